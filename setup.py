@@ -1,4 +1,6 @@
-"""Stores the digest of the compiler's files in what is built; all else of the build stands in pyproject.toml."""
+"""Stores the digest of the compiler's files in what is built; all else of the build stands in
+pyproject.toml.
+"""
 
 import runpy
 from pathlib import Path

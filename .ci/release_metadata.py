@@ -1,4 +1,5 @@
-"""Gives README.md absolute links and pyproject.toml its URLs, so that both read well on the page of a package index.
+"""Gives README.md absolute links and pyproject.toml its URLs, so that both read well on the page of
+a package index.
 
 python .ci/release_metadata.py https://github.com/OWNER/NAME TAG [FOLDER]
 """
@@ -13,7 +14,9 @@ PICTURES = (".svg", ".png", ".gif")
 
 
 def absolute(page: str, home: str, tag: str) -> str:
-    """The page with links to files at the tag; pictures are linked as they are, not as pages about them."""
+    """The page with links to files at the tag; pictures are linked as they are, not as pages about
+    them.
+    """
 
     def link(match: re.Match[str]) -> str:
         target = match[1]

@@ -1,8 +1,10 @@
-"""The software bill of materials (CycloneDX 1.6, JSON) of the package: what pyproject.toml depends on, as installed here.
+"""The software bill of materials (CycloneDX 1.6, JSON) of the package: what pyproject.toml depends
+on, as installed here.
 
     python .ci/sbom.py cvm.cdx.json
 
-Equal environments give equal bytes: there is no time in it, and the serial number is made of the contents.
+Equal environments give equal bytes: there is no time in it, and the serial number is made of the
+contents.
 """
 
 from __future__ import annotations
@@ -28,10 +30,15 @@ def component(requirement: str, scope: str = "required") -> dict[str, Any]:
     )
     purl = f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}@{found['Version']}"
     return {
-        "type": "library", "bom-ref": purl, "name": name, "version": found["Version"], "purl": purl, "scope": scope,
+        "type": "library",
+        "bom-ref": purl,
+        "name": name,
+        "version": found["Version"],
+        "purl": purl,
+        "scope": scope,
         "licenses": [{"license": {"name": licenses}}],
         "properties": [{"name": "cvm:requirement", "value": requirement if allowed else name}],
-    }  # fmt: skip
+    }
 
 
 def bill() -> dict[str, Any]:
@@ -39,14 +46,22 @@ def bill() -> dict[str, Any]:
     parts = [component(d) for d in sorted(project["dependencies"])]
     own = f"pkg:pypi/{project['name']}@{project['version']}"
     made = {
-        "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
-        "metadata": {"component": {
-            "type": "library", "bom-ref": own, "name": project["name"], "version": project["version"], "purl": own,
-            "licenses": [{"license": {"id": project["license"]}}],
-        }},
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "library",
+                "bom-ref": own,
+                "name": project["name"],
+                "version": project["version"],
+                "purl": own,
+                "licenses": [{"license": {"id": project["license"]}}],
+            }
+        },
         "components": parts,
         "dependencies": [{"ref": own, "dependsOn": [p["bom-ref"] for p in parts]}],
-    }  # fmt: skip
+    }
     return {**made, "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(made))}"}
 
 

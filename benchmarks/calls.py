@@ -1,5 +1,5 @@
-"""Measure the overhead of a call: three arrays of 8 elements, with and without a given output. Every check is made each
-time.
+"""Measure the overhead of a call: three arrays of 8 elements, with and without a given output.
+Every check is made each time.
 """
 
 from __future__ import annotations

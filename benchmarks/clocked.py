@@ -1,4 +1,6 @@
-"""Clocked programs, per tick, beside hand-written numba, JAX's lax.scan and NumPy. All start from the same state."""
+"""Clocked programs, per tick, beside hand-written numba, JAX's lax.scan and NumPy. All start from
+the same state.
+"""
 
 from __future__ import annotations
 
@@ -240,8 +242,8 @@ def recurrence_step(s: Any) -> Any:
 
 
 def case(contenders: dict[str, Ticking], ticks: int, of_numpy: int, moved: int = 0) -> Case:
-    """A benchmark of `ticks` ticks per call, fewer for NumPy; after three ticks all states are compared. `bytes` is the
-    traffic of a tick.
+    """A benchmark of `ticks` ticks per call, fewer for NumPy; after three ticks all states are
+    compared. `bytes` is the traffic of a tick.
     """
 
     def state(run: Ticking) -> Callable[[], Any]:

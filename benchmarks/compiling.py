@@ -1,4 +1,6 @@
-"""From a program to its first result: without anything cached, and warm, from machine code kept on disk."""
+"""From a program to its first result: without anything cached, and warm, from machine code kept on
+disk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The same work given to each peer that is installed: a contender is added under the peer's name, or none is."""
+"""The same work given to each peer that is installed: a contender is added under the peer's name,
+or none is.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def on_halide(
 
 
 def realize(found: Found, f: Any, out: np.ndarray) -> None:
-    """A scheduled function of Halide's, for instructions that this processor has: what Halide finds itself may be too many."""
+    """A scheduled function of Halide's, for instructions that this processor has: what Halide finds
+    itself may be too many.
+    """
     hl = installed("halide")
     known = {"avx": "avx", "avx2": "avx2", "fma": "fma", "f16c": "f16c", "sse4.1": "sse41"}
     features = [

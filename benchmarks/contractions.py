@@ -1,7 +1,9 @@
-"""Dense layers and convolutions of int8 values, requantised: ours on i32 tensors with exact sums, peers' on u8 and i8.
+"""Dense layers and convolutions of int8 values, requantised: ours on i32 tensors with exact sums,
+peers' on u8 and i8.
 
-A peer that says `exact` gave the very integers; others may round halves to even numbers or let pairs of products saturate
-at 16 bits. Activations are those after a relu, in [0, 127], but for the first layers, whose image is in [-127, 127].
+A peer that says `exact` gave the very integers; others may round halves to even numbers or let
+pairs of products saturate at 16 bits. Activations are those after a relu, in [0, 127], but for the
+first layers, whose image is in [-127, 127].
 """
 
 from __future__ import annotations
@@ -60,9 +62,12 @@ def conv(layer: Conv) -> Case:
     ).astype(np.int8)
     out = np.empty((1, layer.oc, layer.out, layer.out), np.int32)
     case = Case(
-        {}, out=out, operations=2 * out.size * layer.terms, kind="i8",
+        {},
+        out=out,
+        operations=2 * out.size * layer.terms,
+        kind="i8",
         inexact=dict.fromkeys(("onnxruntime", "openvino", "torch"), "rounds or saturates"),
-    )  # fmt: skip
+    )
     found = case.contenders
     for name, declared in (("cvm", f" {{range = [{layer.low}, 127]}}"), ("cvm, range unknown", "")):
         f = cvm.compile(text(layer, w, declared))
@@ -86,7 +91,8 @@ def text(layer: Conv, w: np.ndarray, declared: str) -> str:
     return (
         f"func @main(%x: tensor<{shape}xi32>{declared}) {{\n"
         f"%w = const dense<{w.tolist()}> : tensor<{'x'.join(map(str, w.shape))}xi32>\n"
-        f"%s = cvm.conv2d %x, %w {{padding = [{p}, {p}], stride = [{s}, {s}], groups = {layer.groups}}}\n"
+        f"%s = cvm.conv2d %x, %w {{padding = [{p}, {p}], stride = [{s}, {s}], groups = "
+        f"{layer.groups}}}\n"
         f"%y = cvm.cvm_right_shift %s {{precision = 8, shift_bit = {layer.shift}}}\nreturn %y\n}}\n"
     )
 
@@ -123,7 +129,8 @@ def dense(m: int, k: int, n: int) -> Case:
     for name, declared in (("cvm", " {range = [-127, 127]}"), ("cvm, range unknown", "")):
         f = cvm.compile(
             f"func @main(%x: tensor<{m}x{k}xi32>{declared}) {{\n"
-            f"%w = const dense<{w.tolist()}> : tensor<{n}x{k}xi32>\n%y = cvm.dense %x, %w\nreturn %y\n}}\n"
+            f"%w = const dense<{w.tolist()}> : tensor<{n}x{k}xi32>\n%y = cvm.dense %x, %w\n"
+            f"return %y\n}}\n"
         )
         found[name] = lambda f=f: f(x, out=out)
         case.strategies = case.strategies or strategies(f)

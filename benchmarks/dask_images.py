@@ -2,8 +2,9 @@
 
     python benchmarks/dask_images.py [--gigabytes 8] [--workers 2]
 
-Each image is sharpened by a stencil; what comes back is the largest pixel of each. The images are made on the workers, which takes
-a part of each time. The peak of memory is that of a worker's process, which is a new one for each contender. Prints a table in Markdown.
+Each image is sharpened by a stencil; what comes back is the largest pixel of each. The images are
+made on the workers, which takes a part of each time. The peak of memory is that of a worker's
+process, which is a new one for each contender. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -84,10 +85,12 @@ def main() -> None:
         )
     wanted: np.ndarray | None = None
     print(
-        f"{count * HEIGHT * WIDTH / 1e9:.2g} GB, chunks of {each} images, {given.workers} workers of one thread:\n"
+        f"{count * HEIGHT * WIDTH / 1e9:.2g} GB, chunks of {each} images, {given.workers} "
+        "workers of one thread:\n"
     )
     print(
-        "| way | time | rate | tasks | describing them | peak of a worker |\n|---|---|---|---|---|---|"
+        "| way | time | rate | tasks | describing them | peak of a worker |\n"
+        "|---|---|---|---|---|---|"
     )
     for name, way in ways.items():
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
@@ -111,7 +114,8 @@ def main() -> None:
         rate = images.nbytes / elapsed / 1e9
         row = f"`{name}`" if "," not in name else name.replace("map_blocks", "`map_blocks`")
         print(
-            f"| {row} | {elapsed:.1f} s | {rate:.2f} GB/s | {tasks} | {built:.2f} s | {memory / 1e6:.0f} MB |",
+            f"| {row} | {elapsed:.1f} s | {rate:.2f} GB/s | {tasks} | {built:.2f} s | "
+            f"{memory / 1e6:.0f} MB |",
             flush=True,
         )
 

@@ -1,4 +1,6 @@
-"""Chains of elementwise operations over 16M elements of f32, and a broadcast: one pass over memory, outputs given."""
+"""Chains of elementwise operations over 16M elements of f32, and a broadcast: one pass over memory,
+outputs given.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Networks of f32, batch 1, on one thread and on two, and their convolutions: examples/networks beside the same steps as ONNX."""
+"""Networks of f32, batch 1, on one thread and on two, and their convolutions: examples/networks
+beside the same steps as ONNX.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ def described() -> Any:
     return sys.modules["networks_in_f32"]
 
 
-NODES: dict[str, Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]] = {  # operators of ONNX, and their attributes
+NODES: dict[
+    str, Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
+] = {  # operators of ONNX, and their attributes
     "conv": lambda at: (
-        "Conv", {"pads": [at["pad"]] * 4, "strides": [at["stride"]] * 2, "group": at["groups"]}
+        "Conv",
+        {"pads": [at["pad"]] * 4, "strides": [at["stride"]] * 2, "group": at["groups"]},
     ),
     "relu": lambda at: ("Relu", {}),
     "relu6": lambda at: ("Clip", {}),
@@ -46,7 +51,7 @@ NODES: dict[str, Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]] = {  # 
     "softmax": lambda at: ("Softmax", {}),
     "gelu": lambda at: ("Gelu", {}),
     "norm": lambda at: ("LayerNormalization", {}),
-}  # fmt: skip
+}
 
 
 def model(net: Any, result: str) -> bytes:

@@ -16,12 +16,27 @@ from side_by_side import Case
 import cvm
 
 NAMES = {  # ours, torch's and C's: NumPy's and JAX's
-    **{n: n for n in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "sin", "cos", "tan")},
+    **{
+        n: n
+        for n in (
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "cbrt",
+            "sin",
+            "cos",
+            "tan",
+        )
+    },
     **{n: f"arc{n[1:]}" for n in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
     **{n: n for n in ("sinh", "cosh", "tanh")},
     "pow": "power",
     **{n: n for n in ("erf", "erfc")},
-}  # fmt: skip
+}
 SPECIAL = ("erf", "erfc")  # NumPy has none; Python's, and JAX's elsewhere
 THEANO = ("exp2", "expm1", "log1p", *SPECIAL)  # the theano dialect's alone
 # where operands lie; those of the others in (-10, 10)

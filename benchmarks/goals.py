@@ -1,4 +1,6 @@
-"""The goals, and how far each is reached: the first table of docs/performance.md, read off the results of all groups."""
+"""The goals, and how far each is reached: the first table of docs/performance.md, read off the
+results of all groups.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,8 @@ def table(results: Mapping[str, dict[str, Any]]) -> str:
         worst = furthest(reached, key=lambda title: reached[title])
         met = sum(goal.met(value) for value in reached.values())
         lines.append(
-            f"| {goal.title} | {goal.measure.title} {sign} {goal.bound:.3g} | {met} of {len(reached)} | "
+            f"| {goal.title} | {goal.measure.title} {sign} {goal.bound:.3g} | {met} of "
+            f"{len(reached)} | "
             f"{worst}: {reached[worst]:.3g} |"
         )
     return "\n".join(["### Goals", "", *lines, ""])

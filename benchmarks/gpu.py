@@ -1,11 +1,13 @@
-"""Programs on a GPU, timed by the device's own clock, beside a copy of as many bytes in the same run, and torch if it is there.
+"""Programs on a GPU, timed by the device's own clock, beside a copy of as many bytes in the same
+run, and torch if it is there.
 
     python benchmarks/gpu.py [--megabytes 256] [--rounds 20] [NAME ...]
 
-Arrays lie on the device before and after. Every result is compared with the same program's on a CPU, bit for bit, for a
-smaller size first, and its time with what a model of an H100, or H200, gives from the emulator's counts: of another GPU
-the column says nothing. Prints tables in Markdown, headed by the device's name and the date; what fails is said in its row. Where
-cvm is not installed, PYTHONPATH names its folder. NVRTC is that of NVIDIA's wheel, else of the toolkit.
+Arrays lie on the device before and after. Every result is compared with the same program's on a
+CPU, bit for bit, for a smaller size first, and its time with what a model of an H100, or H200,
+gives from the emulator's counts: of another GPU the column says nothing. Prints tables in Markdown,
+headed by the device's name and the date; what fails is said in its row. Where cvm is not installed,
+PYTHONPATH names its folder. NVRTC is that of NVIDIA's wheel, else of the toolkit.
 """
 
 from __future__ import annotations
@@ -85,7 +87,10 @@ def square(n: int, element: str, line: str) -> str:
 
 def dense(n: int) -> str:
     m = min(side(n), 4096)
-    given = f"%x: tensor<{m}x{m}xi32> {{range = [-127, 127]}}, %w: tensor<{m}x{m}xi32> {{range = [-127, 127]}}"
+    given = (
+        f"%x: tensor<{m}x{m}xi32> {{range = [-127, 127]}}, %w: tensor<{m}x{m}xi32> {{range = "
+        f"[-127, 127]}}"
+    )
     return function(given, "%y = cvm.dense %x, %w", result="%y")
 
 
@@ -95,7 +100,10 @@ def images_of(n: int) -> int:
 
 def conv(n: int) -> str:
     images = images_of(n)
-    given = f"%x: tensor<{images}x64x56x56xi32> {{range = [-127, 127]}}, %w: tensor<64x64x3x3xi32> {{range = [-127, 127]}}"
+    given = (
+        f"%x: tensor<{images}x64x56x56xi32> {{range = [-127, 127]}}, %w: tensor<64x64x3x3xi32> "
+        f"{{range = [-127, 127]}}"
+    )
     return function(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}", result="%y")
 
 
@@ -228,8 +236,8 @@ def arguments(f: Any) -> list[np.ndarray]:
 
 
 def check(work: Work) -> str:
-    """Test whether the device gives the bits of the CPU, or of the reference where the CPU has no code, for a small
-    size.
+    """Test whether the device gives the bits of the CPU, or of the reference where the CPU has no
+    code, for a small size.
     """
     text = work.program(CHECKED)
     given = arguments(cvm.compile(text, target="reference"))
@@ -243,7 +251,9 @@ def check(work: Work) -> str:
 
 
 def predicted(text: str, device: str) -> float:
-    """The milliseconds that the model of the machine gives for the program, from the emulator's counts."""
+    """The milliseconds that the model of the machine gives for the program, from the emulator's
+    counts.
+    """
     rows = predictions(cvm.compile(text, target="cuda-sim"), {})
     return (
         sum(
@@ -345,7 +355,10 @@ def gray_scott(rounds: int, torch: Any) -> str:
         moved = 4 * SIDE * SIDE * 4
         a, b = on.allocate(moved // 2), on.allocate(moved // 2)
         copy = timed(on, lambda: on.copy(int(a), int(b), moved // 2), rounds)
-    return f"| Gray-Scott {SIDE} x {SIDE}, a tick | {each:.3f} ms | {moved / each / 1e6:.0f} GB/s, {copy / each:.2f} of a copy |"
+    return (
+        f"| Gray-Scott {SIDE} x {SIDE}, a tick | {each:.3f} ms | {moved / each / 1e6:.0f} "
+        f"GB/s, {copy / each:.2f} of a copy |"
+    )
 
 
 def centred() -> str:
@@ -461,7 +474,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     print(f"{device().name}, {datetime.date.today()}, {options.megabytes:g} MB\n", flush=True)
     print(
-        "| work | against the CPU | ms | model, ms | rate | copy / cvm | peers, ms | a call |\n|---|---|---|---|---|---|---|---|"
+        "| work | against the CPU | ms | model, ms | rate | copy / cvm | peers, ms | a "
+        "call |\n|---|---|---|---|---|---|---|---|"
     )
     size = int(options.megabytes * (1 << 18))
     for name, work in WORK.items():

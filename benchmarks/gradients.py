@@ -1,4 +1,6 @@
-"""A training step of a two-layer network - loss, gradient and update - beside JAX and torch, from the same weights."""
+"""A training step of a two-layer network - loss, gradient and update - beside JAX and torch, from
+the same weights.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""u8 images times a gain for each channel, clamped, as f32: promotion, broadcasting and conversion in one pass."""
+"""u8 images times a gain for each channel, clamped, as f32: promotion, broadcasting and conversion
+in one pass.
+"""
 
 from __future__ import annotations
 

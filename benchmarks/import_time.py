@@ -1,10 +1,15 @@
-"""Measure `import cvm` beyond `import numpy`: the median of fresh interpreters. It should stay under 50 ms."""
+"""Measure `import cvm` beyond `import numpy`: the median of fresh interpreters. It should stay
+under 50 ms.
+"""
 
 import statistics
 import subprocess
 import sys
 
-CODE = "import numpy, time; began = time.perf_counter(); import cvm; print(time.perf_counter() - began)"
+CODE = (
+    "import numpy, time; began = time.perf_counter(); import cvm; print(time.perf_counter() - "
+    "began)"
+)
 
 
 def main() -> None:

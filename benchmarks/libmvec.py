@@ -1,4 +1,6 @@
-"""glibc's functions of vectors (libmvec), called in a loop: what C compilers make of calls of the mathematical library."""
+"""glibc's functions of vectors (libmvec), called in a loop: what C compilers make of calls of the
+mathematical library.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ LOAD = """\
 
 
 def found(symbol: str) -> int | None:
-    """The address of a function of the library; None without the library, the function or a suitable processor."""
+    """The address of a function of the library; None without the library, the function or a
+    suitable processor.
+    """
     try:
         entry = getattr(ctypes.CDLL("libmvec.so.1"), symbol)
     except (OSError, AttributeError):

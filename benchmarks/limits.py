@@ -1,5 +1,6 @@
-"""Measure the limits of this machine by loops in LLVM IR: bytes copied and read per second, and multiply-adds of f32, of pairs
-of i16 and of bytes, by vectors of every width and every dot product that the processor has.
+"""Measure the limits of this machine by loops in LLVM IR: bytes copied and read per second, and
+multiply-adds of f32, of pairs of i16 and of bytes, by vectors of every width and every dot product
+that the processor has.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ PEAKS = {
 
 
 def moving(name: str, read: int, written: int, streaming: bool) -> str:
-    """i32 @name(ptr to, ptr from, i64 bytes): so many arrays of as many bytes are read, APART from each other, and what they
-    hold is written to one as many times as large. Where none is read, it is the same all along."""
+    """i32 @name(ptr to, ptr from, i64 bytes): so many arrays of as many bytes are read, APART from
+    each other, and what they hold is written to one as many times as large. Where none is read, it
+    is the same all along.
+    """
     hint = ", !nontemporal !0" if streaming else ""
     lines = [f"%far{k} = mul i64 %apart, {k}" for k in range(read)]
     for n in range(4):
@@ -45,7 +48,8 @@ def moving(name: str, read: int, written: int, streaming: bool) -> str:
                 f"%o{n}_{k} = add i64 %far{k}, %at{n}",
                 f"%f{n}_{k} = getelementptr i8, ptr %from, i64 %o{n}_{k}",
                 f"%v{n}_{k} = load <8 x i32>, ptr %f{n}_{k}, align 32",
-                f"%held{n}_{k + 1} = or <8 x i32> {f'%held{n}_{k}' if k else 'zeroinitializer'}, %v{n}_{k}",
+                f"%held{n}_{k + 1} = or <8 x i32> "
+                f"{f'%held{n}_{k}' if k else 'zeroinitializer'}, %v{n}_{k}",
             ]
     lines.append(f"%begin = mul i64 %i, {written}")
     for n in range(4 * written):
@@ -59,7 +63,9 @@ def moving(name: str, read: int, written: int, streaming: bool) -> str:
 
 
 def reading(name: str, streams: bool) -> str:
-    """i32 @name(ptr sink, ptr from, i64 bytes): eight times as many bytes, 32 of each eighth a turn, or all in order."""
+    """i32 @name(ptr sink, ptr from, i64 bytes): eight times as many bytes, 32 of each eighth a
+    turn, or all in order.
+    """
     lines = [] if streams else ["%first = mul i64 %i, 8"]
     for n in range(8):
         apart = [f"%o{n} = mul i64 %n, {n}", f"%at{n} = add i64 %o{n}, %i"]
@@ -76,7 +82,9 @@ def reading(name: str, streams: bool) -> str:
 
 
 def adding(name: str, width: int, sum: str, step: Callable[[str, str, str, str], list[str]]) -> str:
-    """i32 @name(ptr sink, ptr factors, i64 turns): two vectors of so many bytes loaded, each multiplied by others into sums."""
+    """i32 @name(ptr sink, ptr factors, i64 turns): two vectors of so many bytes loaded, each
+    multiplied by others into sums.
+    """
     before: list[str] = []
     factor = sum
     for n in range(SUMS):
@@ -118,17 +126,35 @@ def looped(
     after: str,
     before: list[str] | None = None,
 ) -> str:
-    """A function of one loop: i from 0 below n by a step; each of `sums` is zero, then its new value."""
+    """A function of one loop: i from 0 below n by a step; each of `sums` is zero, then its new
+    value.
+    """
     phis = [
         f"{s} = phi {t} [ zeroinitializer, %entry ], [ {new}, %body ]"
         for s, (new, t) in sums.items()
     ]
-    return "\n".join([
-        f"define i32 @{name}({parameters}) nounwind {{", "entry:", *(before or []), "br label %head", "head:",
-        "%i = phi i64 [ 0, %entry ], [ %next, %body ]", *phis, "%more = icmp slt i64 %i, %n",
-        "br i1 %more, label %body, label %done", "body:", *lines, f"%next = add i64 %i, {step}", "br label %head",
-        "done:", after, "ret i32 0", "}", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"define i32 @{name}({parameters}) nounwind {{",
+            "entry:",
+            *(before or []),
+            "br label %head",
+            "head:",
+            "%i = phi i64 [ 0, %entry ], [ %next, %body ]",
+            *phis,
+            "%more = icmp slt i64 %i, %n",
+            "br i1 %more, label %body, label %done",
+            "body:",
+            *lines,
+            f"%next = add i64 %i, {step}",
+            "br label %head",
+            "done:",
+            after,
+            "ret i32 0",
+            "}",
+            "",
+        ]
+    )
 
 
 def fused(width: int) -> tuple[str, set[str]]:
@@ -142,7 +168,9 @@ def fused(width: int) -> tuple[str, set[str]]:
 
 
 def products(name: str, chain: list[DotProduct]) -> tuple[str, set[str]]:
-    """The loop of dot products, each of the one before with the factors or with ones, added to sums; and what it declares."""
+    """The loop of dot products, each of the one before with the factors or with ones, added to
+    sums; and what it declares.
+    """
     width = chain[0].vector_bytes
     v, wanted = f"<{width // 4} x i32>", set()
 
@@ -168,14 +196,17 @@ def products(name: str, chain: list[DotProduct]) -> tuple[str, set[str]]:
         last = given["a"]
         return [
             *lines,
-            f"{new} = {'or' if 'c' in chain[-1].operands else 'add'} {v} {last}, {last if 'c' in chain[-1].operands else sum}",
+            f"{new} = {'or' if 'c' in chain[-1].operands else 'add'} {v} {last}, "
+            f"{last if 'c' in chain[-1].operands else sum}",
         ]
 
     return adding(name, width, v, step), wanted
 
 
 def peaks() -> dict[str, tuple[str, int, str, set[str]]]:
-    """Loops by name: the kind of peak, the operations of a vector, the text, and what it declares."""
+    """Loops by name: the kind of peak, the operations of a vector, the text, and what it
+    declares.
+    """
     found: dict[str, tuple[str, int, str, set[str]]] = {}
     widths = [w for w in (16, 32, 64) if w <= PROCESSOR.tile_vector_bytes]
     for width in widths:
@@ -205,12 +236,19 @@ def _name(shares: tuple[int, int], past: bool) -> str:
     return f"move_{shares[0]}_{shares[1]}{'_past' if past else ''}"
 
 
-TEXT = "\n".join([
-    *sorted(set().union(*(wanted for *_, wanted in LOOPS.values()))),
-    *(moving(_name(shares, past), *shares, past) for shares in SHARES for past in (False, True)),
-    *(reading(name, streams) for name, streams in READING.items()),
-    *(text for _, _, text, _ in LOOPS.values()), "!0 = !{i32 1}",
-])  # fmt: skip
+TEXT = "\n".join(
+    [
+        *sorted(set().union(*(wanted for *_, wanted in LOOPS.values()))),
+        *(
+            moving(_name(shares, past), *shares, past)
+            for shares in SHARES
+            for past in (False, True)
+        ),
+        *(reading(name, streams) for name, streams in READING.items()),
+        *(text for _, _, text, _ in LOOPS.values()),
+        "!0 = !{i32 1}",
+    ]
+)
 
 
 class Limits:
@@ -232,7 +270,9 @@ class Limits:
         return lambda _kept=(to, given): function(target, source, n)
 
     def moving(self, amount: int, shares: tuple[int, int] = COPY) -> dict[str, Callable[[], int]]:
-        """Loops that move so many bytes in all, of so many arrays read and written; `past` are non-temporal stores."""
+        """Loops that move so many bytes in all, of so many arrays read and written; `past` are
+        non-temporal stores.
+        """
         if shares == READ:
             each = max(32, amount // 256 * 32)
             source = aligned(8 * each)
@@ -252,10 +292,12 @@ class Limits:
         found = {
             f"{title}, GB/s": size * MIB / min(map(fastest, runs)) / 1e9
             for title, size, runs in (
-                ("copy, ordinary stores", 128, [copy["moving"]]), ("copy, non-temporal stores", 128, [copy["moving past"]]),
-                ("read", 64, read.values()), ("write, non-temporal stores", 64, [write["moving past"]]),
+                ("copy, ordinary stores", 128, [copy["moving"]]),
+                ("copy, non-temporal stores", 128, [copy["moving past"]]),
+                ("read", 64, read.values()),
+                ("write, non-temporal stores", 64, [write["moving past"]]),
             )
-        }  # fmt: skip
+        }
         turns, factors, sink = 50_000, aligned(2048, 0), aligned(1024)
         for title, kind in PEAKS.items():
             rates = {
@@ -278,7 +320,9 @@ class Limits:
 
 
 def aligned(size: int, byte: int = 1) -> np.ndarray:
-    """Bytes that begin at a multiple of 64, all alike. Memory takes zeros faster than other values."""
+    """Bytes that begin at a multiple of 64, all alike. Memory takes zeros faster than other
+    values.
+    """
     found = np.full(size + 64, byte, np.uint8)
     start = -found.ctypes.data % 64
     return found[start : start + size]

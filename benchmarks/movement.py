@@ -1,4 +1,6 @@
-"""Data movement: transposes, changes of layout, concatenation, slices, gathers, repetition and pooling. Outputs are given."""
+"""Data movement: transposes, changes of layout, concatenation, slices, gathers, repetition and
+pooling. Outputs are given.
+"""
 
 from __future__ import annotations
 
@@ -90,11 +92,13 @@ def concatenated() -> Case:
                 out[i, x.shape[1] + j] = x[i, j]
 
     return moved(
-        (4096, 2048), "%y = cvm.concatenate %x0, %x0 {axis = 1}",
+        (4096, 2048),
+        "%y = cvm.concatenate %x0, %x0 {axis = 1}",
         lambda x, out: np.concatenate([x, x], axis=1, out=out),
-        lambda torch, x, out: torch.cat([x, x], dim=1, out=out), loop,
+        lambda torch, x, out: torch.cat([x, x], dim=1, out=out),
+        loop,
         lambda jax, x: jax.numpy.concatenate([x, x], axis=1),
-    )  # fmt: skip
+    )
 
 
 def sliced(step: int) -> Case:
@@ -104,10 +108,13 @@ def sliced(step: int) -> Case:
                 out[i, j] = x[i, j * step]
 
     return moved(
-        (4096, 4096), f"%y = cvm.slice %x0 {{begin = [0, 0], end = [4096, 4096], strides = [1, {step}]}}",
-        lambda x, out: np.copyto(out, x[:, ::step]), lambda torch, x, out: out.copy_(x[:, ::step]), loop,
+        (4096, 4096),
+        f"%y = cvm.slice %x0 {{begin = [0, 0], end = [4096, 4096], strides = [1, {step}]}}",
+        lambda x, out: np.copyto(out, x[:, ::step]),
+        lambda torch, x, out: out.copy_(x[:, ::step]),
+        loop,
         lambda jax, x: x[:, ::step],
-    )  # fmt: skip
+    )
 
 
 def reversed_rows() -> Case:
@@ -117,10 +124,13 @@ def reversed_rows() -> Case:
                 out[i, j] = x[i, x.shape[1] - 1 - j]
 
     return moved(
-        (4096, 4096), "%y = cvm.slice %x0 {begin = [0, 4095], end = [4096, -4097], strides = [1, -1]}",
-        lambda x, out: np.copyto(out, x[:, ::-1]), lambda torch, x, out: out.copy_(torch.flip(x, [1])), loop,
+        (4096, 4096),
+        "%y = cvm.slice %x0 {begin = [0, 4095], end = [4096, -4097], strides = [1, -1]}",
+        lambda x, out: np.copyto(out, x[:, ::-1]),
+        lambda torch, x, out: out.copy_(torch.flip(x, [1])),
+        loop,
         lambda jax, x: x[:, ::-1],
-    )  # fmt: skip
+    )
 
 
 def taken(n: int, rows: int = 0) -> Case:
@@ -134,11 +144,14 @@ def taken(n: int, rows: int = 0) -> Case:
 
     axis = " {axis = 0}" if rows else ""
     return moved(
-        (rows, 64) if rows else (1 << 22,), f"%y = cvm.take %x0, %x1{axis}",
+        (rows, 64) if rows else (1 << 22,),
+        f"%y = cvm.take %x0, %x1{axis}",
         lambda x, out: np.take(x, wide, axis=0, out=out, mode="clip"),
-        lambda torch, x, out: torch.index_select(x, 0, torch.from_numpy(wide), out=out), loop,
-        lambda jax, x: jax.numpy.take(x, where, axis=0, mode="clip"), (where,),
-    )  # fmt: skip
+        lambda torch, x, out: torch.index_select(x, 0, torch.from_numpy(wide), out=out),
+        loop,
+        lambda jax, x: jax.numpy.take(x, where, axis=0, mode="clip"),
+        (where,),
+    )
 
 
 def tiled() -> Case:
@@ -148,9 +161,13 @@ def tiled() -> Case:
                 out[i, j] = x[i % 512, j % 512]
 
     return moved(
-        (512, 512), "%y = cvm.tile %x0 {reps = [4, 4]}", lambda x, out: np.copyto(out, np.tile(x, (4, 4))),
-        lambda torch, x, out: out.copy_(x.repeat(4, 4)), loop, lambda jax, x: jax.numpy.tile(x, (4, 4)),
-    )  # fmt: skip
+        (512, 512),
+        "%y = cvm.tile %x0 {reps = [4, 4]}",
+        lambda x, out: np.copyto(out, np.tile(x, (4, 4))),
+        lambda torch, x, out: out.copy_(x.repeat(4, 4)),
+        loop,
+        lambda jax, x: jax.numpy.tile(x, (4, 4)),
+    )
 
 
 def repeated(axis: int) -> Case:
@@ -164,11 +181,13 @@ def repeated(axis: int) -> Case:
                         out[i * 4 + k, j] = x[i, j]
 
     return moved(
-        (1024, 1024), f"%y = cvm.repeat %x0 {{repeats = 4, axis = {axis}}}",
+        (1024, 1024),
+        f"%y = cvm.repeat %x0 {{repeats = 4, axis = {axis}}}",
         lambda x, out: np.copyto(out, np.repeat(x, 4, axis=axis)),
-        lambda torch, x, out: out.copy_(x.repeat_interleave(4, axis)), loop,
+        lambda torch, x, out: out.copy_(x.repeat_interleave(4, axis)),
+        loop,
         lambda jax, x: jax.numpy.repeat(x, 4, axis=axis),
-    )  # fmt: skip
+    )
 
 
 def upsampled() -> Case:
@@ -180,18 +199,23 @@ def upsampled() -> Case:
                         out[n, c, h, w] = x[n, c, h // 2, w // 2]
 
     return moved(
-        (8, 64, 56, 56), "%y = cvm.upsampling %x0 {scale = 2}",
+        (8, 64, 56, 56),
+        "%y = cvm.upsampling %x0 {scale = 2}",
         lambda x, out: np.copyto(out, x.repeat(2, 2).repeat(2, 3)),
-        lambda torch, x, out: torch.nn.functional.interpolate(x.view(torch.float32), scale_factor=2).view(torch.int32), loop,
+        lambda torch, x, out: torch.nn.functional.interpolate(
+            x.view(torch.float32), scale_factor=2
+        ).view(torch.int32),
+        loop,
         lambda jax, x: jax.numpy.repeat(jax.numpy.repeat(x, 2, 2), 2, 3),
-    )  # fmt: skip
+    )
 
 
 def padded() -> Case:
     x = numbers((4094, 4094), np.float32)
     out = np.empty((4096, 4096), np.float32)
     f = cvm.compile(
-        "func @main(%x: !cog.field<[4094, 4094], f32>) {\n%y = cog.expand %x {shape = [4096, 4096]}\nreturn %y\n}"
+        "func @main(%x: !cog.field<[4094, 4094], f32>) {\n"
+        "%y = cog.expand %x {shape = [4096, 4096]}\nreturn %y\n}"
     )
     found: Found = {
         "cvm": lambda: f(x, out=out),
@@ -245,7 +269,10 @@ def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case
             floats.append(x.float())
         return torch.nn.functional.max_pool2d(floats[0], size, stride, padding)
 
-    at = f"{{pool_size = [{size}, {size}], strides = [{stride}, {stride}], padding = [{padding}, {padding}]}}"
+    at = (
+        f"{{pool_size = [{size}, {size}], strides = [{stride}, {stride}], padding = "
+        f"[{padding}, {padding}]}}"
+    )
 
     def by_onnxruntime(found: Found, x: np.ndarray) -> None:
         on_onnxruntime(
@@ -257,10 +284,13 @@ def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case
 
 def global_sum() -> Case:
     return moved(
-        (32, 256, 56, 56), "%y = cvm.sum %x0 {axes = [2, 3]}", lambda x, out: np.sum(x, (2, 3), out=out, dtype=np.int32),
-        lambda torch, x, out: torch.sum(x, (2, 3), dtype=torch.int32, out=out), None,
+        (32, 256, 56, 56),
+        "%y = cvm.sum %x0 {axes = [2, 3]}",
+        lambda x, out: np.sum(x, (2, 3), out=out, dtype=np.int32),
+        lambda torch, x, out: torch.sum(x, (2, 3), dtype=torch.int32, out=out),
+        None,
         lambda jax, x: jax.numpy.sum(x, (2, 3)),
-    )  # fmt: skip
+    )
 
 
 WORK: dict[str, Callable[[], Case]] = {

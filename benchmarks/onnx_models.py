@@ -1,7 +1,9 @@
-"""Quantised models as ONNX graphs, for the peers that read them: the layers of examples/networks, and single operations.
+"""Quantised models as ONNX graphs, for the peers that read them: the layers of examples/networks,
+and single operations.
 
-Tensors are u8, around 128 where elements may be negative, weights i8. One step of a tensor is worth 1, of weights
-2**-shift, so that a convolution's result is what our shift leaves of its sum, but for halves, which go to even numbers here.
+Tensors are u8, around 128 where elements may be negative, weights i8. One step of a tensor is worth
+1, of weights 2**-shift, so that a convolution's result is what our shift leaves of its sum, but for
+halves, which go to even numbers here.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def networks() -> Any:
 
 
 class Graph:
-    """A graph being made, of float operations between quantised tensors, which peers fuse into integer ones."""
+    """A graph being made, of float operations between quantised tensors, which peers fuse into
+    integer ones.
+    """
 
     def __init__(self, shape: tuple[int, ...], zero: int = MIDDLE) -> None:
         self.onnx = installed("onnx")
@@ -133,9 +137,12 @@ class Graph:
         kind = onnx.TensorProto.UINT8 if result in self.steps else onnx.TensorProto.FLOAT
         value = onnx.helper.make_tensor_value_info
         graph = onnx.helper.make_graph(
-            self.nodes, "model", [value("image", onnx.TensorProto.UINT8, self.shape)], [value(result, kind, shape)],
+            self.nodes,
+            "model",
+            [value("image", onnx.TensorProto.UINT8, self.shape)],
+            [value(result, kind, shape)],
             self.constants,
-        )  # fmt: skip
+        )
         made = onnx.helper.make_model(
             graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
         )
@@ -169,9 +176,12 @@ def product(b: np.ndarray, rows: int) -> bytes:
     onnx = installed("onnx")
     value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("MatMul", ["image", "b"], ["y"])], "model", [value("image", kind, (rows, b.shape[0]))],
-        [value("y", kind, (rows, b.shape[1]))], [onnx.numpy_helper.from_array(b, "b")],
-    )  # fmt: skip
+        [onnx.helper.make_node("MatMul", ["image", "b"], ["y"])],
+        "model",
+        [value("image", kind, (rows, b.shape[0]))],
+        [value("y", kind, (rows, b.shape[1]))],
+        [onnx.numpy_helper.from_array(b, "b")],
+    )
     return onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
     ).SerializeToString()
@@ -186,10 +196,12 @@ def integer_product(b: np.ndarray, rows: int) -> bytes:
         onnx.numpy_helper.from_array(np.int8(0), "zb"),
     ]
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("MatMulInteger", ["image", "b", "za", "zb"], ["y"])], "model",
-        [value("image", proto.UINT8, (rows, b.shape[0]))], [value("y", proto.INT32, (rows, b.shape[1]))],
+        [onnx.helper.make_node("MatMulInteger", ["image", "b", "za", "zb"], ["y"])],
+        "model",
+        [value("image", proto.UINT8, (rows, b.shape[0]))],
+        [value("y", proto.INT32, (rows, b.shape[1]))],
         [onnx.numpy_helper.from_array(b, "b"), *zeros],
-    )  # fmt: skip
+    )
     return onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
     ).SerializeToString()

@@ -1,5 +1,5 @@
-"""Measure parsing: programs of growing length, by stage, and constants of growing size. Time should be linear in the
-text.
+"""Measure parsing: programs of growing length, by stage, and constants of growing size. Time should
+be linear in the text.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from cvm.dialect.program import verify
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_module
+from cvm.dialect.ir import verify
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
 from cvm.parser.build_module import build
 from cvm.parser.decode import decode
 from cvm.parser.format import format_text

@@ -1,4 +1,6 @@
-"""Figures of docs/performance.md: the peers' times, and the machine's limit, as multiples of ours, a row for each case."""
+"""Figures of docs/performance.md: the peers' times, and the machine's limit, as multiples of ours,
+a row for each case.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ FIGURES = {
     "functions": ("functions", "functions64"),
     "starting": ("calls", "compiling"),
 }
-COLOURS = {  # of light and dark pages; told apart by people with colour blindness, after Okabe and Ito
+# of light and dark pages; told apart by people with colour blindness, after Okabe and Ito
+COLOURS = {
     "numpy": ("#0072b2", "#5ab4f0"),
     "numexpr": ("#56a0c9", "#9ad7f5"),
     "numba": ("#00805c", "#2fc79b"),
@@ -34,7 +37,9 @@ ROW, HEADING, MARGIN = 0.235, 0.42, 0.95  # inches
 
 
 def draw(results: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Write a figure for each kind of work, for light and for dark pages: performance_KIND_light.svg, _dark.svg."""
+    """Write a figure for each kind of work, for light and for dark pages:
+    performance_KIND_light.svg, _dark.svg.
+    """
     matplotlib.rcParams.update(
         {"svg.hashsalt": "cvm", "svg.fonttype": "none", "font.family": "sans-serif"}
     )

@@ -1,11 +1,14 @@
-"""Quantised models beside the systems that define them: equal bytes, the same bytes on every target, and the time of a call.
+"""Quantised models beside the systems that define them: equal bytes, the same bytes on every
+target, and the time of a call.
 
-    python benchmarks/quantised.py [MODEL.tflite or folder ...] [--tosa 1000] [--inputs 100] [--calls 20] [--only SECTION ...]
+    python benchmarks/quantised.py [MODEL.tflite or folder ...] [--tosa 1000] [--inputs 100]
+    [--calls 20] [--only SECTION ...]
 
-Without models it takes those of tests/models/tflite and of the package pymicro-wakeword. Peers are the packages ai-edge-litert,
-onnxruntime, openvino and tosa-tools; ziglang and qemu-aarch64 run code for 64-bit Arm. A system that is not installed leaves its rows out.
-Times: one thread each, in every round a process in which the systems take turns; of a round the least processor time of a call of each,
-of the rounds the medians of those and of their ratios.
+Without models it takes those of tests/models/tflite and of the package pymicro-wakeword. Peers are
+the packages ai-edge-litert, onnxruntime, openvino and tosa-tools; ziglang and qemu-aarch64 run code
+for 64-bit Arm. A system that is not installed leaves its rows out. Times: one thread each, in every
+round a process in which the systems take turns; of a round the least processor time of a call of
+each, of the rounds the medians of those and of their ratios.
 """
 
 from __future__ import annotations
@@ -95,16 +98,35 @@ def tosa(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 GENERATED = (  # of the specification's first version, without what is left to a later one
-    "--test-type", "negative", "--tosa-version", "1.0.0", "--profile", "tosa-pro-int", "--extension", "tosa-ext-int16", "tosa-ext-int4",
-    "tosa-ext-doubleround", "tosa-ext-controlflow", "tosa-ext-variable", "--num-rand-permutations", "1", "--tensor-dim-range", "1,6",
-    "--max-batch-size", "2", "--lazy-data-generation",
-)  # fmt: skip
-LATER = r"^(?!.*(adaptive|shape|block_scaled)|dim$|matmul_t|row_gather|conv3d|concat)"  # without a rule, or on which the generator fails
+    "--test-type",
+    "negative",
+    "--tosa-version",
+    "1.0.0",
+    "--profile",
+    "tosa-pro-int",
+    "--extension",
+    "tosa-ext-int16",
+    "tosa-ext-int4",
+    "tosa-ext-doubleround",
+    "tosa-ext-controlflow",
+    "tosa-ext-variable",
+    "--num-rand-permutations",
+    "1",
+    "--tensor-dim-range",
+    "1,6",
+    "--max-batch-size",
+    "2",
+    "--lazy-data-generation",
+)
+# without a rule, or on which the generator fails
+LATER = r"^(?!.*(adaptive|shape|block_scaled)|dim$|matmul_t|row_gather|conv3d|concat)"
 KIND = re.compile(r"(.*?)(?:_\d+x.*)?_ERRORIF_([A-Za-z0-9]+)")
 
 
 def refused(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Graphs that each break one rule (ERROR_IF) of the specification, by the generator of its conformance tests."""
+    """Graphs that each break one rule (ERROR_IF) of the specification, by the generator of its
+    conformance tests.
+    """
     if (
         builder := shutil.which("tosa_verif_build_tests", path=str(Path(sys.executable).parent))
     ) is None:
@@ -164,7 +186,9 @@ def outputs(
 
 
 def accepted(path: Path) -> bytes:
-    """The bytes of a model, with axis 0 in the place of one that the tensor does not have, which LiteRT refuses."""
+    """The bytes of a model, with axis 0 in the place of one that the tensor does not have, which
+    LiteRT refuses.
+    """
     data = bytearray(path.read_bytes())
     for graph in root(bytes(data), b"TFL3", SCHEMA, "Model").subgraphs:
         for t in graph.tensors:
@@ -307,7 +331,9 @@ def on_arm(
 
 
 def targets(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Compare the bytes of targets, processors and numbers of threads with those of this machine's code."""
+    """Compare the bytes of targets, processors and numbers of threads with those of this machine's
+    code.
+    """
     for path in paths(options.models):
         module = cvm.from_tflite(path)
         rows = samples(path, module, min(options.inputs, 5))
@@ -329,7 +355,8 @@ def targets(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             differing += ["aarch64"] if digest(arm) != digest(wanted) else []
             compared += 1
         yield (
-            f"{path.name} on {compared} targets{' with aarch64 under qemu' * (compared > len(TARGETS) + 2)}",
+            f"{path.name} on {compared} "
+            f"targets{' with aarch64 under qemu' * (compared > len(TARGETS) + 2)}",
             f"differs on {', '.join(differing)}" if differing else "the same bytes",
         )
 
@@ -459,7 +486,9 @@ def main() -> int:
         if installed(n.replace("-", "_").replace("tosa_tools", "tosa_reference_model"))
     ]
     print(
-        f"\nMeasured {date.today()}, {processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}; {', '.join(versions)}."
+        "\n"
+        f"Measured {date.today()}, {processor()}, {os.cpu_count()} cores, "
+        f"{platform.system()}, Python {platform.python_version()}; {', '.join(versions)}."
     )
     return 0
 

@@ -1,4 +1,6 @@
-"""ResNet-18 and MobileNetV2 of 224 by 224 pixels with random weights, quantised by onnxruntime's tool, for the times of quantised ONNX."""
+"""ResNet-18 and MobileNetV2 of 224 by 224 pixels with random weights, quantised by onnxruntime's
+tool, for the times of quantised ONNX.
+"""
 
 from __future__ import annotations
 

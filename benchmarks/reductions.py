@@ -1,4 +1,6 @@
-"""Reductions of 4096 x 4096 elements - all of them, the first axis, the last - and rows brought to sum 1 or to unit variance."""
+"""Reductions of 4096 x 4096 elements - all of them, the first axis, the last - and rows brought to
+sum 1 or to unit variance.
+"""
 
 from __future__ import annotations
 
@@ -108,9 +110,13 @@ def _max_last(x: Any, out: Any) -> None:
 
 
 LOOPS: dict[tuple[str, int | None], Callable[..., None]] = {
-    ("sum", None): _sum_all, ("sum", 0): _sum_first, ("sum", 1): _sum_last,
-    ("max", None): _max_all, ("max", 0): _max_first, ("max", 1): _max_last,
-}  # fmt: skip
+    ("sum", None): _sum_all,
+    ("sum", 0): _sum_first,
+    ("sum", 1): _sum_last,
+    ("max", None): _max_all,
+    ("max", 0): _max_first,
+    ("max", 1): _max_last,
+}
 
 SOFTMAX = """%m = theano.max %x0 {axis = [1]}
 %n = theano.dimshuffle %m {new_order = [0, "x"]}

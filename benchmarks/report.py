@@ -1,4 +1,6 @@
-"""The goals and the results of all groups that were measured, as the tables of docs/performance.md and figures beside it."""
+"""The goals and the results of all groups that were measured, as the tables of docs/performance.md
+and figures beside it.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,14 @@ from groups import GROUPS, is_ours, load
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- tables: written by benchmarks/run.py -->\n", "<!-- end of tables -->\n"
 BOUNDS = {
-    "copy": "a copy of as many bytes, by the better kind of stores", "read": "reading as many bytes",
+    "copy": "a copy of as many bytes, by the better kind of stores",
+    "read": "reading as many bytes",
     "move": "reading and writing as many bytes of as many arrays, by the better kind of stores",
-    "write": "writing as many bytes", "i16": "the multiply-add peak of i16 pairs", "i8": "the multiply-add peak of bytes", "f32": "the multiply-add peak of f32",
-}  # fmt: skip
+    "write": "writing as many bytes",
+    "i16": "the multiply-add peak of i16 pairs",
+    "i8": "the multiply-add peak of bytes",
+    "f32": "the multiply-add peak of f32",
+}
 
 
 PER_MS = {"ms": 1.0, "µs": 1e3}
@@ -94,17 +100,23 @@ def agreements(rows: list[dict[str, Any]]) -> list[str]:
 
 def measured_on(result: dict[str, Any]) -> str:
     threads = "one thread" if result["threads"] == 1 else f"up to {result['threads']} threads"
-    return f"Measured {result['date'].replace('T', ' ')} on {threads}, load average before {result['load']}"
+    return (
+        f"Measured {result['date'].replace('T', ' ')} on {threads}, load average before "
+        f"{result['load']}"
+    )
 
 
 def machine(results: dict[str, dict[str, Any]]) -> str:
     """The machine and its limits: medians over the groups' runs."""
     last = max(results.values(), key=lambda r: r["date"])
     lines = [
-        f"Machine: {last['machine']['processor']}, {last['machine']['cores']} cores, {last['machine']['system']}. "
+        f"Machine: {last['machine']['processor']}, {last['machine']['cores']} cores, "
+        f"{last['machine']['system']}. "
         f"Versions: {', '.join(f'{n} {v}' for n, v in last['versions'].items())}.",
-        "", "| limit of one thread | least | most, of all runs |", "|---|---:|---:|",
-    ]  # fmt: skip
+        "",
+        "| limit of one thread | least | most, of all runs |",
+        "|---|---:|---:|",
+    ]
     for title in last["limits"]:
         values = [r["limits"][title] for r in results.values() if title in r["limits"]]
         way = last.get("reached by", {}).get(title)  # kind, instruction and bytes of the vectors

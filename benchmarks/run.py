@@ -1,10 +1,11 @@
-"""Measures groups of benchmarks beside the peers that are installed, and writes docs/performance.md from all results there are.
+"""Measures groups of benchmarks beside the peers that are installed, and writes docs/performance.md
+from all results there are.
 
     python benchmarks/run.py [GROUP ...] [--quick] [--report]
 
-Each group runs in a process of its own, on one processor unless it is about threads, for a minute at most. Its results are
-kept in benchmarks/results, so that groups can be measured again one by one. `products` is all groups of contractions. `--report` only
-writes the document.
+Each group runs in a process of its own, on one processor unless it is about threads, for a minute
+at most. Its results are kept in benchmarks/results, so that groups can be measured again one by
+one. `products` is all groups of contractions. `--report` only writes the document.
 """
 
 from __future__ import annotations

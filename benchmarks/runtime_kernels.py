@@ -1,8 +1,9 @@
 """The operators of CVM-Runtime, as its kernels for CPUs compute them, and ours.
 
-Its library is not there to be installed: what is measured are its algorithms, written again (`runtime_loops`) and compiled by
-numba for this very processor, with vectors wherever LLVM finds some. Ours are measured with weights that are constants, as in
-a network, and with all values given at the call and no range known. Sums are exact for all.
+Its library is not there to be installed: what is measured are its algorithms, written again
+(`runtime_loops`) and compiled by numba for this very processor, with vectors wherever LLVM finds
+some. Ours are measured with weights that are constants, as in a network, and with all values given
+at the call and no range known. Sums are exact for all.
 """
 
 from __future__ import annotations
@@ -41,10 +42,13 @@ def case(
 
 def with_weights(body: str, x: np.ndarray, w: np.ndarray, out: np.ndarray) -> Found:
     """Our two programs of an input and weights, which the body calls %x0 and %x1."""
-    f, g = program(body, x, w), cvm.compile(
-        f"func @main(%x0: {type_of(x)} {{range = [0, 127]}}) {{\n"
-        f"%x1 = const dense<{w.tolist()}> : {type_of(w)}\n{body}\nreturn %y\n}}"
-    )  # fmt: skip
+    f, g = (
+        program(body, x, w),
+        cvm.compile(
+            f"func @main(%x0: {type_of(x)} {{range = [0, 127]}}) {{\n"
+            f"%x1 = const dense<{w.tolist()}> : {type_of(w)}\n{body}\nreturn %y\n}}"
+        ),
+    )
     return {"cvm": lambda: g(x, out=out), GIVEN: lambda: f(x, w, out=out)}
 
 
@@ -106,9 +110,12 @@ def pooled(c: int, size: int) -> Case:
 def shifted(n: int) -> Case:
     a, b, out = numbers(-2000, 2000, n), numbers(-1500, 2500, n), np.empty(n, I32)
     f = program(
-        "%s = cvm.elemwise_add %x0, %x1\n%r = cvm.cvm_right_shift %s {precision = 16, shift_bit = 4}\n"
-        "%y = cvm.cvm_clip %r {precision = 8}", a, b,
-    )  # fmt: skip
+        "%s = cvm.elemwise_add %x0, %x1\n"
+        "%r = cvm.cvm_right_shift %s {precision = 16, shift_bit = 4}\n"
+        "%y = cvm.cvm_clip %r {precision = 8}",
+        a,
+        b,
+    )
 
     def theirs() -> Callable[[], Any]:
         add, right_shift, clip = map(compiled, (loops.add, loops.right_shift, loops.clip))

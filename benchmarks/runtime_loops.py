@@ -11,7 +11,9 @@ LEAST = I32(-(2**31))
 
 
 def columns(x: Any, size: int, stride: int, padding: int, rows: int, out: Any) -> None:
-    """Every element of a window as a row of bytes, over all windows of an image; zeros where a window is outside."""
+    """Every element of a window as a row of bytes, over all windows of an image; zeros where a
+    window is outside.
+    """
     for c in range(x.shape[0]):
         for p in range(size):
             for q in range(size):
@@ -104,7 +106,9 @@ def clip(x: Any, most: int, out: Any) -> None:
 
 
 def summed(x: Any, kept: Any, kept_steps: Any, along: Any, along_steps: Any, out: Any) -> None:
-    """Sums along some axes of an array: the sizes of those that are kept and of those that are not, and what they step by."""
+    """Sums along some axes of an array: the sizes of those that are kept and of those that are not,
+    and what they step by.
+    """
     count = 1
     for n in along:
         count *= n
@@ -124,7 +128,9 @@ def summed(x: Any, kept: Any, kept_steps: Any, along: Any, along_steps: Any, out
 
 
 def transpose(x: Any, shape: Any, order: Any, out: Any, of_out: Any) -> None:
-    """The result's element of each number, from where it is; what an axis steps by is multiplied together every time."""
+    """The result's element of each number, from where it is; what an axis steps by is multiplied
+    together every time.
+    """
     for i in range(out.size):
         rest, at = np.uint64(i), np.uint64(0)
         for axis in range(of_out.size - 1, -1, -1):

@@ -1,4 +1,6 @@
-"""The epilogue of integer networks by itself - a sum of two i32 arrays, a rounding shift, a clip - and chains of small integers."""
+"""The epilogue of integer networks by itself - a sum of two i32 arrays, a rounding shift, a clip -
+and chains of small integers.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ def bytes_chain(dtype: Any, n: int) -> Case:
     top = wrapped(100)
     element = {np.uint8: "ui8", np.int8: "i8", np.int16: "i16"}[dtype]
     f = program(
-        f"%s = dali.add %x0, %x1\n%m = dali.min %s, 100 : {element}\n%z = dali.xor %x0, %x1\n%y = dali.max %m, %z",
+        f"%s = dali.add %x0, %x1\n%m = dali.min %s, 100 : {element}\n"
+        "%z = dali.xor %x0, %x1\n%y = dali.max %m, %z",
         x,
         y,
     )

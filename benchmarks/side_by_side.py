@@ -1,5 +1,6 @@
-"""Contenders for the same work: that their results agree, and their times, taken in turn, A B C B A C ..., so that a machine
-that is slow for a while is slow for all of them."""
+"""Contenders for the same work: that their results agree, and their times, taken in turn, A B C B A
+C ..., so that a machine that is slow for a while is slow for all of them.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +24,22 @@ Times = dict[int, float]  # by round
 
 SHORT = 1e-3  # seconds of a call that is made a few times before it is timed
 WARM = 4  # times: what others have left in the caches is gone then
-REST = 0.025  # seconds after JAX's turn: its threads go on for 18 ms, and keep others from the processor
+# seconds after JAX's turn: its threads go on for 18 ms, and keep others from the processor
+REST = 0.025
 LEAST, MOST = 5, 10_000  # rounds
 FAR, SELDOM = 1.5, 8  # times as long, and one round of so many
 
 
 @dataclass
 class Case:
-    """One piece of work. Contenders give their result, or leave it in `out`; those whose names begin with `cvm` are ours, and
-    the first of them is what the others are compared with.
+    """One piece of work. Contenders give their result, or leave it in `out`; those whose names
+    begin with `cvm` are ours, and the first of them is what the others are compared with.
 
-    `moved` bytes have to be read and written in all, `shares` of them of either, or `operations` done of a kind of limit; what
-    bounds the work is measured by the side. `tolerance` is relative to the largest element, for floats, which are rounded in
-    different places, but for contenders whose `bounds` are known, relative to each element; integers have to be equal but
-    for contenders in `inexact`, of which is said how far off they are.
+    `moved` bytes have to be read and written in all, `shares` of them of either, or `operations`
+    done of a kind of limit; what bounds the work is measured by the side. `tolerance` is relative
+    to the largest element, for floats, which are rounded in different places, but for contenders
+    whose `bounds` are known, relative to each element; integers have to be equal but for contenders
+    in `inexact`, of which is said how far off they are.
     """
 
     contenders: dict[str, Contender]
@@ -81,8 +84,8 @@ def installed(name: str) -> Any:
 
 
 def agreement(case: Case) -> dict[str, str]:
-    """The agreement of each contender's result with ours: `exact`, or the largest difference. Raises AssertionError
-    beyond the tolerance.
+    """The agreement of each contender's result with ours: `exact`, or the largest difference.
+    Raises AssertionError beyond the tolerance.
     """
     found: dict[str, str] = {}
     wanted: list[np.ndarray] | None = None
@@ -128,14 +131,18 @@ def _compared(case: Case, name: str, got: list[np.ndarray], wanted: list[np.ndar
         else:
             assert name in case.inexact, f"{name} is off by {difference.max():.3g} of {largest:.3g}"
             share = float((difference > 0).mean())
-            return f"{case.inexact[name]}: {share:.1%} differ, by up to {difference.max():.0f} of {largest:.0f}"
+            return (
+                f"{case.inexact[name]}: {share:.1%} differ, by up to {difference.max():.0f} of "
+                f"{largest:.0f}"
+            )
     return "exact" if exact else f"within {worst:.1g}"
 
 
 def timed(case: Case, beside: Mapping[str, Contender], seconds: float) -> dict[str, Times]:
-    """The milliseconds of each contender, and of what is measured beside, in the rounds it took part in. Calls too short for
-    the clock are made several at once; what fits the caches is brought there first, whoever had the turn before. Peers that
-    are far from the best of them, and from us, sit out most rounds, so that there are more rounds for those that are near.
+    """The milliseconds of each contender, and of what is measured beside, in the rounds it took
+    part in. Calls too short for the clock are made several at once; what fits the caches is brought
+    there first, whoever had the turn before. Peers that are far from the best of them, and from us,
+    sit out most rounds, so that there are more rounds for those that are near.
     """
     calls: dict[str, int] = {}
     short: set[str] = set()
@@ -188,5 +195,7 @@ def far(least: dict[str, float]) -> set[str]:
 
 
 def ratio(theirs: Times, ours: Times) -> list[float]:
-    """The quartiles of their time over ours, both of the same round, so that what was slow for a while was so for both."""
+    """The quartiles of their time over ours, both of the same round, so that what was slow for a
+    while was so for both.
+    """
     return statistics.quantiles((ms / ours[n] for n, ms in theirs.items()), method="inclusive")

@@ -1,4 +1,6 @@
-"""One thread and two: the same programs, and what two threads gain where memory or arithmetic is the limit."""
+"""One thread and two: the same programs, and what two threads gain where memory or arithmetic is
+the limit.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,25 @@ CHOSEN: dict[str, tuple[str, ...]] = {  # of each group
     "images": ("32x480x640x3",),
     "shifts": ("16M elements", "800K elements"),
     "functions": ("exp float32",),
-    "reductions": ("sum float32 all", "sum float32 axis 0", "sum float32 axis 1", "max int32 axis 1"),
+    "reductions": (
+        "sum float32 all",
+        "sum float32 axis 0",
+        "sum float32 axis 1",
+        "max int32 axis 1",
+    ),
     "movement": ("transpose 4096x4096 f32", "NCHW to NHWC 16x64x112x112 f32", "take 1M of 4M i32"),
     "contractions": (
-        "conv 3x3, 64 channels of 56x56", "conv 3x3, 256 of 14x14", "conv 3x3, 512 of 7x7",
-        "conv 1x1, 256 to 1024 of 14x14", "depthwise 3x3, 256 of 28x28", "first layer 7x7 stride 2, 3 to 64 of 224x224",
+        "conv 3x3, 64 channels of 56x56",
+        "conv 3x3, 256 of 14x14",
+        "conv 3x3, 512 of 7x7",
+        "conv 1x1, 256 to 1024 of 14x14",
+        "depthwise 3x3, 256 of 28x28",
+        "first layer 7x7 stride 2, 3 to 64 of 224x224",
         "dense 64 x 1024 by 1024 x 1024",
     ),
     "matmul": ("1024 x 1024 by 1024 x 1024",),
     "clocked": ("Gray-Scott, 2048 x 2048",),
-}  # fmt: skip
+}
 
 
 def both(make: Callable[[], Case]) -> Case:

@@ -1,4 +1,6 @@
-"""Whole networks of int8 values, batch 1, on one thread and on two: examples/networks beside the same layers as quantised ONNX."""
+"""Whole networks of int8 values, batch 1, on one thread and on two: examples/networks beside the
+same layers as quantised ONNX.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def network(name: str, threads: int) -> Case:
 
 
 def alone(run: Contender, threads: int) -> Callable[[], None]:
-    """Waits until the others' threads, which spin for a while when their work is done, sleep; then a call to wake one's own."""
+    """Waits until the others' threads, which spin for a while when their work is done, sleep; then
+    a call to wake one's own.
+    """
 
     def before() -> None:
         cvm.set_num_threads(threads)

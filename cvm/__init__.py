@@ -4,7 +4,9 @@
     f = cvm.compile(module)                     a function of NumPy arrays, compiled for this machine
     y = f(x)
 
-Errors derive from `cvm.Error`; each has `.diagnostics` with file, line, column, message and code."""
+Errors derive from `cvm.Error`; each has `.diagnostics` with file, line, column, message and
+code.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _ROOMS = ("dialect", "grammar", "jit", "lowering", "parser")
 
 
 class _Rooms:
-    """Find the packages that are beside this folder in a checkout; `__path__` would find all that is there, this folder too."""
+    """Find the packages that are beside this folder in a checkout; `__path__` would find all that
+    is there, this folder too.
+    """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> _ModuleSpec | None:
@@ -31,8 +35,8 @@ class _Rooms:
 if not (_HERE / "dialect").is_dir():  # in a wheel the packages are inside this folder
     _sys.meta_path.insert(0, _cast("_Any", _Rooms))
 
-from cvm.dialect.ir.compilation_context import USER_TRACEBACK as _USER_TRACEBACK  # noqa: E402
-from cvm.dialect.ir.diagnostics import (  # noqa: E402
+from cvm.dialect.support.compilation_context import USER_TRACEBACK as _USER_TRACEBACK  # noqa: E402
+from cvm.dialect.support.diagnostics import (
     CallError,
     Diagnostic,
     Error,
@@ -43,7 +47,7 @@ from cvm.dialect.ir.diagnostics import (  # noqa: E402
     VerifyError,
     read_bytes as _read_bytes,
 )
-from cvm.dialect.ir.limits import Limits as _Limits, limited as _limited  # noqa: E402
+from cvm.dialect.support.limits import Limits as _Limits, limited as _limited  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable, Sequence as _Sequence
@@ -55,21 +59,21 @@ if TYPE_CHECKING:
         TypeVar as _TypeVar,
     )
 
-    from cvm.dialect.program.module import Module
+    from cvm.dialect.ir.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction
     from cvm.jit.options import CompileOptions, TargetName
     from cvm.jit.runtime.thread_pool import get_num_threads, set_num_threads
     from cvm.lowering.processor import Processor
 
-    from .batching import vmap
-    from .control_flow import fori_loop, scan, while_loop
-    from .derivatives import grad, jvp, value_and_grad, vjp
     from .importers.mlir import from_mlir
     from .importers.onnx import from_onnx
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
-    from .traced_function import TracedFunction
+    from .tracing.control_flow import fori_loop, scan, while_loop
+    from .tracing.derivatives import grad, jvp, value_and_grad, vjp
+    from .tracing.traced_function import TracedFunction
+    from .tracing.vmap import vmap
 
     Reference = _Literal["tflite-reference", "tosa", "onnxruntime"]
     Rules = _Literal["numpy", "dali"]
@@ -77,32 +81,57 @@ if TYPE_CHECKING:
     _R = _TypeVar("_R")
 
     class Compiled(CompiledFunction, CompiledGraph):
-        """A compiled function or clocked program: the program decides which. Only for type checkers, to which it is
-        both; never instantiated."""
+        """A compiled function or clocked program: the program decides which. Only for type
+        checkers, to which it is both; never instantiated.
+        """
 
 
 __version__ = "0.1.0"
 _PLACES = {  # of functions whose modules are loaded when they are asked for
-    **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "derivatives"),
-    **dict.fromkeys(("fori_loop", "scan", "while_loop"), "control_flow"),
+    **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "tracing.derivatives"),
+    **dict.fromkeys(("fori_loop", "scan", "while_loop"), "tracing.control_flow"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
     **{f"from_{system}": f"importers.{system}" for system in ("mlir", "onnx", "tflite", "tosa")},
-    "vmap": "batching",
+    "vmap": "tracing.vmap",
 }
 
 __all__ = [
-    "CallError", "Diagnostic", "Error", "Note", "ParseError", "TargetError", "TraceError", "VerifyError", "compile",
-    "fori_loop", "from_mlir", "from_onnx", "from_tflite", "from_tosa", "get_num_threads", "grad", "jvp", "limits", "load", "parse",
-    "scan", "set_num_threads", "value_and_grad", "vjp", "vmap", "while_loop",
-]  # fmt: skip
+    "CallError",
+    "Diagnostic",
+    "Error",
+    "Note",
+    "ParseError",
+    "TargetError",
+    "TraceError",
+    "VerifyError",
+    "compile",
+    "fori_loop",
+    "from_mlir",
+    "from_onnx",
+    "from_tflite",
+    "from_tosa",
+    "get_num_threads",
+    "grad",
+    "jvp",
+    "limits",
+    "load",
+    "parse",
+    "scan",
+    "set_num_threads",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+    "while_loop",
+]
 
 
 @_USER_TRACEBACK
 def parse(text: str | bytes, filename: str = "<text>") -> Module:
     """A program's text as a verified module.
 
-    `filename` is what diagnostics name. Raises ParseError or VerifyError with every mistake found. Constants from files
-    need a folder: use `load`."""
+    `filename` is what diagnostics name. Raises ParseError or VerifyError with every mistake found.
+    Constants from files need a folder: use `load`.
+    """
     from cvm.parser import parse as parse_text
 
     if not isinstance(text, (str, bytes)):
@@ -114,7 +143,9 @@ def parse(text: str | bytes, filename: str = "<text>") -> Module:
 def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Module:
     """The program in a file, as a verified module.
 
-    `file(...)` constants are looked for beside the file; `allow_outside` lets their paths leave its folder."""
+    `file(...)` constants are looked for beside the file; `allow_outside` lets their paths leave its
+    folder.
+    """
     from cvm.parser import read
 
     if not isinstance(path, (str, _os.PathLike)):
@@ -124,44 +155,80 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
 
 @_overload
 def compile(
-    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: TargetName = "cpu", *, optimize: int = 2,
-    cpu: str | Processor | None = None, require_exact: Reference | None = None, convert: bool = False,
-    like: _Literal["numpy"] | None = None, sanitize: bool = False,
-) -> Compiled: ...  # fmt: skip
-@_overload
-def compile(
-    program: _Callable[_P, _R], *, target: TargetName = "cpu", optimize: int = 2, cpu: str | Processor | None = None,
-    rules: Rules | None = None, static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
-    like: _Literal["numpy"] | None = None, sanitize: bool = False,
-) -> TracedFunction[_P, _R]: ...  # fmt: skip
-@_overload
-def compile(
-    *, target: TargetName = "cpu", optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
-    static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (), like: _Literal["numpy"] | None = None,
+    program: Module | str | bytes | _os.PathLike[str],
+    entry: str = "main",
+    target: TargetName = "cpu",
+    *,
+    optimize: int = 2,
+    cpu: str | Processor | None = None,
+    require_exact: Reference | None = None,
+    convert: bool = False,
+    like: _Literal["numpy"] | None = None,
     sanitize: bool = False,
-) -> _Callable[[_Callable[_P, _R]], TracedFunction[_P, _R]]: ...  # fmt: skip
+) -> Compiled: ...
+@_overload
+def compile(
+    program: _Callable[_P, _R],
+    *,
+    target: TargetName = "cpu",
+    optimize: int = 2,
+    cpu: str | Processor | None = None,
+    rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (),
+    static_argnames: str | _Sequence[str] = (),
+    like: _Literal["numpy"] | None = None,
+    sanitize: bool = False,
+) -> TracedFunction[_P, _R]: ...
+@_overload
+def compile(
+    *,
+    target: TargetName = "cpu",
+    optimize: int = 2,
+    cpu: str | Processor | None = None,
+    rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (),
+    static_argnames: str | _Sequence[str] = (),
+    like: _Literal["numpy"] | None = None,
+    sanitize: bool = False,
+) -> _Callable[[_Callable[_P, _R]], TracedFunction[_P, _R]]: ...
 @_USER_TRACEBACK
 def compile(
-    program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None, entry: str = "main",
-    target: TargetName = "cpu", *, optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
-    static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
-    require_exact: Reference | None = None, convert: bool = False, like: _Literal["numpy"] | None = None, sanitize: bool = False,
-) -> _Any:  # fmt: skip
-    """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
+    program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None,
+    entry: str = "main",
+    target: TargetName = "cpu",
+    *,
+    optimize: int = 2,
+    cpu: str | Processor | None = None,
+    rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (),
+    static_argnames: str | _Sequence[str] = (),
+    require_exact: Reference | None = None,
+    convert: bool = False,
+    like: _Literal["numpy"] | None = None,
+    sanitize: bool = False,
+) -> _Any:
+    """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object
+    with its state.
 
-    `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it
-    is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code), "cuda" (a GPU, through PyCUDA), "cuda-sim"
-    (the same kernels on a simulated GPU) or "reference" (each operator's definition, evaluated slowly and obviously). `optimize=0`
-    compiles one scalar loop nest for each operation, with no optimization at all: integers stay the same bit for bit, and float sums
-    are added in the order of their indices. `cpu` names the processor that the code is for, such as "x86-64-v3" or "native" (this
-    machine's, the default). `require_exact` names the reference that every operator of an imported model equals, or it is refused.
+    `program` is a module, a program's text, a path to one, or a Python function, which is traced
+    for each signature it is called with (`@cvm.compile` works as a decorator). `target` is "cpu"
+    (native code), "cuda" (a GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU)
+    or "reference" (each operator's definition, evaluated slowly and obviously). `optimize=0`
+    compiles one scalar loop nest for each operation, with no optimization at all: integers stay the
+    same bit for bit, and float sums are added in the order of their indices. `cpu` names the
+    processor that the code is for, such as "x86-64-v3" or "native" (this machine's, the default).
+    `require_exact` names the reference that every operator of an imported model equals, or it is
+    refused.
 
-    A Python function means what NumPy 2 means for the same arrays; by `rules="dali"` its operators are the dali dialect's.
-    Arguments named by `static_argnames`, or numbered by `static_argnums`, are Python values that are compiled for.
+    A Python function means what NumPy 2 means for the same arrays; by `rules="dali"` its operators
+    are the dali dialect's. Arguments named by `static_argnames`, or numbered by `static_argnums`,
+    are Python values that are compiled for.
 
-    Results are arrays of the library that arguments come from, through DLPack, or NumPy's by `like="numpy"`. By `convert` a program
-    takes arrays of other element types, where every value fits. By `sanitize` machine code checks every access to an array, and
-    integers against the intervals that the compiler relies on: a call that finds a bug raises CallError with the operation's line.
+    Results are arrays of the library that arguments come from, through DLPack, or NumPy's by
+    `like="numpy"`. By `convert` a program takes arrays of other element types, where every value
+    fits. By `sanitize` machine code checks every access to an array, and integers against the
+    intervals that the compiler relies on: a call that finds a bug raises CallError with the
+    operation's line.
     """
     from cvm.jit.options import CompileOptions
 
@@ -178,9 +245,10 @@ def compile(
     if callable(program) or program is None:
         if convert:
             raise Error(
-                "convert is for programs, whose arguments have declared types; a Python function takes any"
+                "convert is for programs, whose arguments have declared types; a Python "
+                "function takes any"
             )
-        from .traced_function import TraceOptions, traced
+        from .tracing.traced_function import TraceOptions, traced
 
         traces = TraceOptions(target, options, rules, static_argnums, static_argnames)
         return (
@@ -190,18 +258,20 @@ def compile(
         )
     if rules is not None or static_argnums != () or static_argnames != ():
         raise Error(
-            "rules, static_argnums and static_argnames are options for Python functions, not for programs"
+            "rules, static_argnums and static_argnames are options for Python functions, "
+            "not for programs"
         )
     if not isinstance(entry, str):
         raise Error(f"entry is the name of a function or a graph, got {entry!r}")
     if isinstance(program, (str, bytes, _os.PathLike)):
         return _cast("Compiled", _compile_text(program, entry, target, options))
-    from cvm.dialect.program.module import Module
+    from cvm.dialect.ir.module import Module
     from cvm.jit.compile import compile_program
 
     if not isinstance(program, Module):
         raise Error(
-            f"expected a module, a program's text or path, or a Python function, got {type(program).__name__}"
+            "expected a module, a program's text or path, or a Python function, got "
+            f"{type(program).__name__}"
         )
     return _cast("Compiled", compile_program(program, entry, target, options))
 
@@ -209,7 +279,9 @@ def compile(
 def _compile_text(
     program: str | bytes | _os.PathLike[str], entry: str, target: str, options: CompileOptions
 ) -> CompiledFunction | CompiledGraph:
-    """Compile a program given as text; a function in the disk cache is returned without parsing the text."""
+    """Compile a program given as text; a function in the disk cache is returned without parsing the
+    text.
+    """
     if isinstance(program, bytes) or (isinstance(program, str) and not _is_path(program)):
         text, filename, folder = program, "<text>", None
     else:
@@ -244,12 +316,15 @@ def limits(
     diagnostics: int | None = None,
     text_bytes: int | None = None,
 ) -> _AbstractContextManager[_Limits]:
-    """A context manager with other limits on programs, for this thread; what is not given stays as it is.
+    """A context manager with other limits on programs, for this thread; what is not given stays as
+    it is.
 
-    `compile_seconds` are for reading and compiling a program, `memory` is the bytes of results and workspace of a call,
-    `operations` those of a function with its calls, `constant_bytes` the bytes of its constants, `diagnostics` the mistakes
-    that are told, and `text_bytes` the length of a text. A program that exceeds a limit is an error whose code is
-    `limit.` and its name. Functions keep the limits that they were compiled under."""
+    `compile_seconds` are for reading and compiling a program, `memory` is the bytes of results and
+    workspace of a call, `operations` those of a function with its calls, `constant_bytes` the bytes
+    of its constants, `diagnostics` the mistakes that are told, and `text_bytes` the length of a
+    text. A program that exceeds a limit is an error whose code is `limit.` and its name. Functions
+    keep the limits that they were compiled under.
+    """
     try:
         return _limited(**dict(locals()))
     except ValueError as e:
@@ -257,9 +332,12 @@ def limits(
 
 
 def __getattr__(name: str) -> _Any:
-    """Readers of models, derivatives, loops, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, ...
+    """Readers of models, derivatives, loops, and the operators as functions for traced Python:
+    `cvm.sqrt`, `cvm.where`, ...
 
-    `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators, and `cvm.dask` is one for Dask arrays."""
+    `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators, and
+    `cvm.dask` is one for Dask arrays.
+    """
     import importlib
 
     if (place := _PLACES.get(name)) is not None:
@@ -268,7 +346,7 @@ def __getattr__(name: str) -> _Any:
         return importlib.import_module(f".{name}", __name__)
     near = ""
     if not name.startswith("_") and not _is_module(name):
-        from .operator_functions import function
+        from .tracing.operator_functions import function
 
         if (found := function(name)) is not None:
             return found
@@ -279,14 +357,18 @@ def __getattr__(name: str) -> _Any:
 
 
 def _is_module(name: str) -> bool:
-    """Test whether a module of the package has this name; `from cvm import name` asks for the attribute before it is loaded."""
+    """Test whether a module of the package has this name; `from cvm import name` asks for the
+    attribute before it is loaded.
+    """
     return name in _ROOMS or any(
         (_HERE / n).exists() for n in (f"{name}.py", f"{name}/__init__.py")
     )
 
 
 def __dir__() -> list[str]:
-    """The public names: those of `__all__`, the operators as functions, and the modules of dialects."""
-    from .operator_functions import names
+    """The public names: those of `__all__`, the operators as functions, and the modules of
+    dialects.
+    """
+    from .tracing.operator_functions import names
 
     return sorted({*__all__, *names(), "dali", "theano"})

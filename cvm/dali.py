@@ -1,8 +1,10 @@
-"""The dali dialect's operators as functions for traced Python, by any rules: `cvm.dali.div(x, 3)`, `cvm.dali.sqrt(x)`, ..."""
+"""The dali dialect's operators as functions for traced Python, by any rules: `cvm.dali.div(x, 3)`,
+`cvm.dali.sqrt(x)`, ...
+"""
 
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.spec.operator import OPERATORS
 
-from .operator_functions import OperatorFunction, names
+from .tracing.operator_functions import OperatorFunction, names
 
 
 def __getattr__(name: str) -> OperatorFunction:

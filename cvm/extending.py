@@ -1,6 +1,9 @@
-"""The interface for packages that extend cvm, version 1: what defines operators, passes, targets and importers.
+"""The interface for packages that extend cvm, version 1: what defines operators, passes, targets
+and importers.
 
-A name listed here keeps its meaning while API_VERSION stays; nothing else is promised (docs/extending.md)."""
+A name listed here keeps its meaning while API_VERSION stays; nothing else is promised
+(docs/extending.md).
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,11 +11,10 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
 
-from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, TargetError
-from cvm.dialect.ir.extensions import PLACED
-from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.ir.types import F32, F64, I1, I8, I16, I32, I64, TensorType, Type
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.ir.function import Function
+from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.execution_plan import Kernels, Plan
+from cvm.dialect.kernel_ir.expressions import (
     Apply,
     Cast,
     Const,
@@ -28,7 +30,7 @@ from cvm.dialect.notation.expressions import (
     reduce,
     total,
 )
-from cvm.dialect.notation.loops import (
+from cvm.dialect.kernel_ir.loops import (
     Alloc,
     For,
     If,
@@ -39,12 +41,13 @@ from cvm.dialect.notation.loops import (
     rewrite_block,
     rewrite_within,
 )
-from cvm.dialect.notation.plan import Kernels, Plan
-from cvm.dialect.notation.traverse import rewrite, walk
-from cvm.dialect.program.function import Function
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.extensions import guarded
-from cvm.dialect.spec.op import OPERATORS, C, Operator, T, Unmet, operator
+from cvm.dialect.kernel_ir.traverse import rewrite, walk
+from cvm.dialect.spec.foreign_operators import guarded
+from cvm.dialect.spec.operator import OPERATORS, C, Operator, T, Unmet, operator
+from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
+from cvm.dialect.support.entry_points import PLACED
+from cvm.dialect.support.suggest import did_you_mean
+from cvm.dialect.types.tensor_types import F32, F64, I1, I8, I16, I32, I64, TensorType, Type
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
 from cvm.lowering.pass_context import Context
@@ -61,13 +64,65 @@ UNITS: dict[Level, type] = {
 }  # what passes of a level transform
 
 __all__ = [
-    "API_VERSION", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "OPERATORS", "Alloc", "Apply", "C", "CallError",
-    "Cast", "CompiledFunction", "Const", "Context", "Diagnostic", "Element", "Error", "Expr", "For", "Function", "If",
-    "Index", "Kernel", "Kernels", "Let", "Module", "Operator", "Pass", "Plan", "Read", "Store", "T", "Target",
-    "TargetError", "Tensor", "TensorType", "Type", "Unmet", "Var", "apply", "constant", "indices", "lower",
-    "map_expressions", "operator", "reduce", "register_importer", "register_pass", "register_target", "rewrite",
-    "rewrite_block", "rewrite_within", "total", "unscheduled", "walk",
-]  # fmt: skip
+    "API_VERSION",
+    "F32",
+    "F64",
+    "I1",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "OPERATORS",
+    "Alloc",
+    "Apply",
+    "C",
+    "CallError",
+    "Cast",
+    "CompiledFunction",
+    "Const",
+    "Context",
+    "Diagnostic",
+    "Element",
+    "Error",
+    "Expr",
+    "For",
+    "Function",
+    "If",
+    "Index",
+    "Kernel",
+    "Kernels",
+    "Let",
+    "Module",
+    "Operator",
+    "Pass",
+    "Plan",
+    "Read",
+    "Store",
+    "T",
+    "Target",
+    "TargetError",
+    "Tensor",
+    "TensorType",
+    "Type",
+    "Unmet",
+    "Var",
+    "apply",
+    "constant",
+    "indices",
+    "lower",
+    "map_expressions",
+    "operator",
+    "reduce",
+    "register_importer",
+    "register_pass",
+    "register_target",
+    "rewrite",
+    "rewrite_block",
+    "rewrite_within",
+    "total",
+    "unscheduled",
+    "walk",
+]
 
 register_target = register
 
@@ -82,7 +137,8 @@ def register_pass(
     A further parameter `context` gets the Context; others with a default are options of the pass.
     With `after` it runs in every compilation that has the pass of that name, after it. Its result
     is verified. A pass that `changes_signature` runs by `cvm opt` only, since callers rely on the
-    types of arguments and results."""
+    types of arguments and results.
+    """
 
     def declared(function: F) -> F:
         name = function.__name__
@@ -98,7 +154,8 @@ def register_pass(
         ):
             known = [n for n, p in PASSES.items() if p.unit is UNITS[level]]
             raise Error(
-                f"pass {name}: there is no pass {after} that it could follow{did_you_mean(after, known)}"
+                f"pass {name}: there is no pass {after} that it could "
+                f"follow{did_you_mean(after, known)}"
             )
         if changes_signature and (after or level != "graph"):
             raise Error(
@@ -121,7 +178,9 @@ def register_pass(
 def register_importer(
     suffix: str,
 ) -> Callable[[Callable[[Path], Module]], Callable[[Path], Module]]:
-    """Declare a function from the path of a model to a module, for files with this suffix, as in `cvm import model.suffix`."""
+    """Declare a function from the path of a model to a module, for files with this suffix, as in
+    `cvm import model.suffix`.
+    """
     from cvm.commands.importing import IMPORTERS
 
     def declared(function: Callable[[Path], Module]) -> Callable[[Path], Module]:

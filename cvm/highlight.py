@@ -1,4 +1,6 @@
-"""A Pygments lexer of programs, from the tokens of the language's own lexer: for Sphinx, MkDocs, IPython and `pygmentize`."""
+"""A Pygments lexer of programs, from the tokens of the language's own lexer: for Sphinx, MkDocs,
+IPython and `pygmentize`.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,15 +1,18 @@
-"""Theano's operators as functions for traced Python: `cvm.theano.sum(x, axis=(0,))`, `cvm.theano.sigmoid(x)`, ...
+"""Theano's operators as functions for traced Python: `cvm.theano.sum(x, axis=(0,))`,
+`cvm.theano.sigmoid(x)`, ...
 
-Scalar operations have Theano's names; operands broadcast along dimensions that are known to be 1."""
+Scalar operations have Theano's names; operands broadcast along dimensions that are known to be
+1.
+"""
 
 from functools import partial
 from typing import Any
 
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 
-from .operator_functions import OperatorFunction, names
-from .trace import TracedArray, apply
+from .tracing.operator_functions import OperatorFunction, names
+from .tracing.trace import TracedArray, apply
 
 
 def dimshuffle(x: Any, *new_order: int | str) -> Any:

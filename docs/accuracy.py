@@ -1,9 +1,11 @@
-"""Writes docs/accuracy.md: the largest error of each transcendental function, and how many values were tried.
+"""Writes docs/accuracy.md: the largest error of each transcendental function, and how many values
+were tried.
 
 python docs/accuracy.py [--seconds N] [FUNCTION ...]
 
-Measures the functions named, or all, where docs/accuracy.json does not have them with the bits they give now: of f16 and f32 all
-values there are, of f64 and of pairs of arguments many. After so many seconds it stops, and goes on there the next time.
+Measures the functions named, or all, where docs/accuracy.json does not have them with the bits they
+give now: of f16 and f32 all values there are, of f64 and of pairs of arguments many. After so many
+seconds it stops, and goes on there the next time.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from cvm.dialect.ir.types import F16, F32, F64, ElementType  # noqa: E402
+from cvm.dialect.types.tensor_types import F16, F32, F64, ElementType  # noqa: E402
 from cvm.lowering.math import FUNCTIONS  # noqa: E402
 from exact_functions import LONG, NUMPY, in_mpmath, in_numpy  # noqa: E402
 from ulps import LANES, PAIRS, against_f64, arguments, digest, numbered, run, ulps, worst  # noqa: E402

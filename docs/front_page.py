@@ -71,9 +71,15 @@ def picture() -> str:
         if n < len(shown) - 1:
             body.append(f'<path d="M {width // 2} {top + 4} V {top + GAP - 8}"/>')
             top += GAP
-    marker = '<marker id="arrow" orient="auto" markerWidth="8" markerHeight="8" refX="4" refY="4"><path d="M 0 0 L 8 4 L 0 8 Z"/></marker>'
+    marker = (
+        '<marker id="arrow" orient="auto" markerWidth="8" markerHeight="8" refX="4" '
+        'refY="4"><path d="M 0 0 L 8 4 L 0 8 Z"/></marker>'
+    )
     size = f'width="{width}" height="{top + PAD}" viewBox="0 0 {width} {top + PAD}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>\n{STYLE}</style>\n<defs>{marker}</defs>'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>\n{STYLE}</style>\n'
+        f"<defs>{marker}</defs>"
+    )
     return "\n".join([head, *body, "</svg>", ""])
 
 

@@ -5,24 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from cvm.dialect.ir.sizes import Dim
-from cvm.dialect.notation import expressions as ex
-from cvm.dialect.notation.formulas import Formula, Formulas
-from cvm.dialect.notation.printer import Names, size_text
-from cvm.dialect.notation.traverse import children
+from cvm.dialect.kernel_ir import expressions as ex
+from cvm.dialect.kernel_ir.formulas import Formula, Formulas
+from cvm.dialect.kernel_ir.kernel_printer import Names, size_text
+from cvm.dialect.kernel_ir.traverse import children
+from cvm.dialect.types.sizes import Dim
 
 INFIX = {
-    "or": (1, "∨"), "xor": (1, "⊕"), "and": (2, "∧"),
-    "eq": (3, "="), "ne": (3, "≠"), "lt": (3, "&lt;"), "le": (3, "≤"), "gt": (3, "&gt;"), "ge": (3, "≥"),
-    "shl": (4, "≪"), "shr": (4, "≫"), "add": (5, "+"), "sub": (5, "−"), "mul": (6, "·"), "floormod": (6, "mod"), "rem": (6, "rem"),
-}  # fmt: skip
+    "or": (1, "∨"),
+    "xor": (1, "⊕"),
+    "and": (2, "∧"),
+    "eq": (3, "="),
+    "ne": (3, "≠"),
+    "lt": (3, "&lt;"),
+    "le": (3, "≤"),
+    "gt": (3, "&gt;"),
+    "ge": (3, "≥"),
+    "shl": (4, "≪"),
+    "shr": (4, "≫"),
+    "add": (5, "+"),
+    "sub": (5, "−"),
+    "mul": (6, "·"),
+    "floormod": (6, "mod"),
+    "rem": (6, "rem"),
+}
 AROUND = {"abs": ("|", "|"), "floor": ("⌊", "⌋"), "ceil": ("⌈", "⌉")}
 MOST_SYMBOLS = 60  # that are read at a glance
 BIG = {"add": "∑", "mul": "∏", "and": "⋀", "or": "⋁"}
 
 
 def page(program: Formulas) -> str:
-    """The formulas of a program, one below the other; empty where they are long, or nests compute something."""
+    """The formulas of a program, one below the other; empty where they are long, or nests compute
+    something.
+    """
     steps = [step for step in program.steps if isinstance(step, Formula)]
     if len(steps) < len(program.steps) or any(
         _symbols(step.value, {}) > MOST_SYMBOLS for step in steps
@@ -32,7 +47,9 @@ def page(program: Formulas) -> str:
 
 
 def _symbols(e: ex.Expr, known: dict[int, int]) -> int:
-    """The number of symbols of an expression written out, its common parts as often as they occur."""
+    """The number of symbols of an expression written out, its common parts as often as they
+    occur.
+    """
     if id(e) not in known:
         known[id(e)] = 1 + sum(_symbols(c, known) for c in children(e))
     return known[id(e)]

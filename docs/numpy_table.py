@@ -1,4 +1,5 @@
-"""Writes docs/numpy.md's table: every function of np, np.linalg and np.fft, and what it is in a traced function.
+"""Writes docs/numpy.md's table: every function of np, np.linalg and np.fft, and what it is in a
+traced function.
 
 python docs/numpy_table.py
 """
@@ -18,31 +19,91 @@ sys.path[:0] = [str(ROOT)]
 from cvm.dialect.numpy import elementwise as elementwise  # noqa: E402  (loads the table)
 from cvm.dialect.numpy.ufunc_table import UFUNCS  # noqa: E402
 
-from cvm.array_api import FUNCTIONS  # noqa: E402
-from cvm.numpy_functions import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
-from cvm.numpy_or_dali_ufuncs import ALIASES, RESULTS  # noqa: E402
+from cvm.numpy import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
+from cvm.numpy.array_api import FUNCTIONS  # noqa: E402
+from cvm.numpy.ufuncs import ALIASES, RESULTS  # noqa: E402
 
 PAGE = ROOT / "docs" / "numpy.md"
 BEGIN, END = "<!-- table: written by docs/numpy_table.py -->\n", "<!-- end of table -->\n"
 DIFFERS = {
-    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), "of 0.0 and -0.0 always the same one, where NumPy's choice depends on the position in the array"),
-    **dict.fromkeys(("logaddexp", "logaddexp2"), "within 4 units in the last place of the larger of 1 and the result"),
-    **dict.fromkeys(("power", "pow"), "within 2 ulp of the exact value; -0 and -inf to the power 0.5 are the root's -0 and NaN also of arrays of rank 0 that are scalars in NumPy, and 0 and infinity where f16 has a Python number of the arguments for its exponent; of complex numbers whole powers below 100 are the same, others z to the w within 16 (1 + |w log z|) ulp"),
-    "float_power": "within 2 ulp of the exact value; of complex numbers whole powers below 100 are the same, others z to the w within 16 (1 + |w log z|) ulp",
+    **dict.fromkeys(
+        ("maximum", "minimum", "fmax", "fmin"),
+        "of 0.0 and -0.0 always the same one, where NumPy's choice depends on the position "
+        "in the array",
+    ),
+    **dict.fromkeys(
+        ("logaddexp", "logaddexp2"),
+        "within 4 units in the last place of the larger of 1 and the result",
+    ),
+    **dict.fromkeys(
+        ("power", "pow"),
+        "within 2 ulp of the exact value; -0 and -inf to the power 0.5 are the root's -0 "
+        "and NaN also of arrays of rank 0 that are scalars in NumPy, and 0 and infinity "
+        "where f16 has a Python number of the arguments for its exponent; of complex "
+        "numbers whole powers below 100 are the same, others z to the w within 16 (1 + |w "
+        "log z|) ulp",
+    ),
+    "float_power": "within 2 ulp of the exact value; of complex "
+    "numbers whole powers below 100 are the "
+    "same, others z to the w within 16 (1 + |w log z|) ulp",
     "bincount": "minlength is above all elements, or it is an error of the call",
     "var": "floats are summed in the documented order; complex numbers take no real dtype",
     "full": "a traced fill value is refused: use np.full_like(x, value, shape=...)",
-    **dict.fromkeys(("array", "asarray", "asanyarray", "ascontiguousarray"), "an array of traced ones is refused: use np.stack"),
+    **dict.fromkeys(
+        ("array", "asarray", "asanyarray", "ascontiguousarray"),
+        "an array of traced ones is refused: use np.stack",
+    ),
     "empty_like": "zeros",
-    **dict.fromkeys(("multiply", "square", "divide", "reciprocal", "absolute", "sqrt", "sign"), "complex numbers: each product rounded by itself, where NumPy's vector loops round a product and a sum together"),
-    **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod", "matvec", "vecmat", "vecdot", "std", "nansum", "nanmean", "trace", "vecdot", "tensordot", "inner", "einsum", "convolve", "correlate", *(f"linalg.{n}" for n in ("norm", "vector_norm", "matrix_norm", "matmul", "tensordot", "vecdot", "trace", "multi_dot", "matrix_power"))), "floats are summed in the documented order"),
-    "average": "floats are summed in the documented order; of weights whose sum is zero NaN or infinity, and of no elements no error, where NumPy raises",
+    **dict.fromkeys(
+        ("multiply", "square", "divide", "reciprocal", "absolute", "sqrt", "sign"),
+        "complex numbers: each product rounded by itself, where NumPy's vector loops round "
+        "a product and a sum together",
+    ),
+    **dict.fromkeys(
+        (
+            "sum",
+            "mean",
+            "matmul",
+            "dot",
+            "prod",
+            "matvec",
+            "vecmat",
+            "vecdot",
+            "std",
+            "nansum",
+            "nanmean",
+            "trace",
+            "vecdot",
+            "tensordot",
+            "inner",
+            "einsum",
+            "convolve",
+            "correlate",
+            *(
+                f"linalg.{n}"
+                for n in (
+                    "norm",
+                    "vector_norm",
+                    "matrix_norm",
+                    "matmul",
+                    "tensordot",
+                    "vecdot",
+                    "trace",
+                    "multi_dot",
+                    "matrix_power",
+                )
+            ),
+        ),
+        "floats are summed in the documented order",
+    ),
+    "average": "floats are summed in the documented order; of weights whose sum is zero NaN or "
+    "infinity, and of no elements no error, where NumPy raises",
     "argsort": "always stable",
     "histogram": "of known edges, without weights and density",
     "isscalar": "False of traced numbers",
     "searchsorted": "the array is compared with every value",
     "astype": "ui32 of floats that do not fit: as NumPy's scalar loops, its vector loops differ",
-}  # fmt: skip
+}
 NOT_OFFERED = {**REFUSED, "isnat": "dates are no element type"}
 # functions that do not compute: input and output, settings, and NumPy's own affairs
 ASIDE = frozenset(
@@ -81,7 +142,8 @@ ASIDE = frozenset(
         "row_stack",
     ]
 )
-KNOWN = "same, of what is known while compiling"  # NumPy itself computes it, and its result is a constant of the program
+# NumPy itself computes it, and its result is a constant of the program
+KNOWN = "same, of what is known while compiling"
 REASONS = (  # of functions of traced arrays that have no counterpart, by their names
     (r"linalg\.", "there are no factorizations"),
     (r"fft\.", "there are no Fourier transforms"),

@@ -85,7 +85,8 @@ def page() -> str:
     ]
     own = sorted(n for n in RULES if n.startswith("com.microsoft."))
     rows += [
-        f"| {name} | imported | As onnxruntime computes it; scales and zero points are constants. | {exact(name.rpartition('.')[2], 'imported')} |\n"
+        f"| {name} | imported | As onnxruntime computes it; scales and zero points are "
+        f"constants. | {exact(name.rpartition('.')[2], 'imported')} |\n"
         for name in own
     ]
     head = HEAD.format(

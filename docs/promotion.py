@@ -1,4 +1,5 @@
-"""Writes the tables of docs/dali.md from the code: the promotion of element types, and the rules of every operator.
+"""Writes the tables of docs/dali.md from the code: the promotion of element types, and the rules of
+every operator.
 
 python docs/promotion.py
 """
@@ -13,7 +14,7 @@ sys.path[:0] = [str(ROOT)]
 
 from cvm.dialect.dali.pointwise import Pointwise  # noqa: E402
 from cvm.dialect.dali.promotion import PROMOTION, RULES, SUPPORTED  # noqa: E402
-from cvm.dialect.spec.op import OPERATORS  # noqa: E402
+from cvm.dialect.spec.operator import OPERATORS  # noqa: E402
 
 PAGE = ROOT / "docs" / "dali.md"
 TAKES = {

@@ -1,4 +1,6 @@
-"""MkDocs hooks: pages that come from the code (operators, grammar, API, environment variables), and links that leave docs/."""
+"""MkDocs hooks: pages that come from the code (operators, grammar, API, environment variables), and
+links that leave docs/.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,16 @@ from mkdocs.structure.files import File, Files
 from pygments.lexers.shell import BashSessionLexer
 
 ROOT = Path(__file__).parents[1]
-PICTURE = r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"><img alt="([^"]+)" src="([^"]+)"></picture>'
+PICTURE = (
+    r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"><img '
+    r'alt="([^"]+)" src="([^"]+)"></picture>'
+)
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import mathml  # noqa: E402
-from cvm.dialect.notation.formulas import Formulas  # noqa: E402
-from cvm.dialect.spec.op import Operator  # noqa: E402
-from cvm.lowering.formulas.printer import formulas_text  # noqa: E402
+from cvm.dialect.kernel_ir.formulas import Formulas  # noqa: E402
+from cvm.dialect.spec.operator import Operator  # noqa: E402
+from cvm.lowering.formulas.formula_printer import formulas_text  # noqa: E402
 from cvm.lowering.passes import LEVELS  # noqa: E402
 from cvm.lowering.pipeline import to_formulas  # noqa: E402
 
@@ -32,7 +37,9 @@ from cvm.commands import ops, opt  # noqa: E402
 
 
 def on_startup(**_: Any) -> None:
-    """Lay the package out as it is installed, for mkdocstrings to read: `cvm.dialect` lies beside `cvm` in a checkout."""
+    """Lay the package out as it is installed, for mkdocstrings to read: `cvm.dialect` lies beside
+    `cvm` in a checkout.
+    """
     package = ROOT / "build" / "api" / "cvm"
     shutil.rmtree(package, ignore_errors=True)
     for room in ("cvm", "dialect", "parser", "lowering", "jit", "grammar"):
@@ -62,7 +69,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links to files outside docs/ lead to the repository, or are plain text where its address is not known."""
+    """Links to files outside docs/ lead to the repository, or are plain text where its address is
+    not known.
+    """
     source = "" if page.file.src_uri == "index.md" else page.file.src_uri
     folder = (ROOT / "docs" / source).parent if source else ROOT
 
@@ -83,7 +92,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a site with pictures or links that lead nowhere: those in HTML are not checked by MkDocs."""
+    """Refuse a site with pictures or links that lead nowhere: those in HTML are not checked by
+    MkDocs.
+    """
     site = Path(config.site_dir)
     lost = [
         f"{p.relative_to(site)}: {target}"
@@ -109,7 +120,11 @@ def missing(page: Path, site: Path) -> Iterator[str]:
 
 def grammar() -> str:
     text = (ROOT / "grammar" / "cvm.lark").read_text("utf-8")
-    return f"# The grammar\n\nOf programs, in Lark's notation; the parser is generated from this file.\n\n```text\n{text}```\n"
+    return (
+        "# The grammar\n\n"
+        "Of programs, in Lark's notation; the parser is generated from this file.\n\n```text\n"
+        f"{text}```\n"
+    )
 
 
 def index() -> str:
@@ -130,7 +145,9 @@ def anchor(op: type[Operator[Any]]) -> str:
 
 
 def dialect(name: str, known: list[type[Operator[Any]]]) -> str:
-    """The operators of a dialect, each with its formula, operands, attributes, constraints and example."""
+    """The operators of a dialect, each with its formula, operands, attributes, constraints and
+    example.
+    """
     return f"# {name}\n\n" + "\n".join(line for op in known for line in section(op))
 
 
@@ -147,7 +164,10 @@ def section(op: type[Operator[Any]]) -> Iterator[str]:
     if example := dedent(op.example).strip():
         yield f"**example**\n\n```cvm\n{example}\n```\n"
         if program := formulas(example):
-            yield f"which is\n\n{mathml.page(program)}\n\n``` {{ .text .wrapped }}\n{formulas_text(program).strip()}\n```\n"
+            yield (
+                f"which is\n\n{mathml.page(program)}\n\n``` {{ .text .wrapped }}\n"
+                f"{formulas_text(program).strip()}\n```\n"
+            )
 
 
 def formulas(example: str) -> Formulas | None:
@@ -169,7 +189,8 @@ def _cell(text: str) -> str:
 def passes() -> str:
     """The page of all passes, level by level, by the docstrings of their files."""
     parts = [
-        "# All passes\n\nIn the order of the pipelines. `cvm opt --pipeline NAME,...` runs them by name.\n"
+        "# All passes\n\n"
+        "In the order of the pipelines. `cvm opt --pipeline NAME,...` runs them by name.\n"
     ]
     known = opt.all_passes().values()
     for level in LEVELS:

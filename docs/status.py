@@ -1,4 +1,5 @@
-"""Writes the status table of docs/status.md: every operator, and whether the recorded cases that use it hold on each target.
+"""Writes the status table of docs/status.md: every operator, and whether the recorded cases that
+use it hold on each target.
 
 Where there is no case, its example is held against the reference.
 
@@ -19,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from available_targets import HERE  # noqa: E402
 from conformance_cases import cases, failures, operators  # noqa: E402
-from cvm.dialect.spec.op import OPERATORS  # noqa: E402
+from cvm.dialect.spec.operator import OPERATORS  # noqa: E402
 from cvm.jit.targets import TARGETS  # noqa: E402
 from targets_agree import agree  # noqa: E402
 
@@ -35,7 +36,9 @@ SECTION = re.compile(r"<details><summary><b>(\w+)</b>.*?</details>\n", re.S)
 
 
 def section(dialect: str, names: list[str]) -> str:
-    """The status of a dialect, and of its operators when it is unfolded: the cases of the programs that use each."""
+    """The status of a dialect, and of its operators when it is unfolded: the cases of the programs
+    that use each.
+    """
     about = [n for n in names if n in cases()]
     uses = Counter(used for n in about for case in cases()[n] for used in operators(case))
     total = sum(len(cases()[n]) for n in about)
@@ -54,7 +57,8 @@ def section(dialect: str, names: list[str]) -> str:
                 alone, pool.map(_by_example, alone, [target] * len(alone)), strict=True
             )
     lines = [
-        f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} cases hold {', '.join(outcome)}</summary>",
+        f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} cases "
+        f"hold {', '.join(outcome)}</summary>",
         "",
         f"| operator | cases | {' | '.join(SHOWN)} |",
         f"|---|---|{'---|' * len(SHOWN)}",

@@ -1,4 +1,5 @@
-"""Writes docs/tflite.md: what the importer does with each operator of TensorFlow Lite, from its table of rules.
+"""Writes docs/tflite.md: what the importer does with each operator of TensorFlow Lite, from its
+table of rules.
 
 python docs/tflite_operators.py
 """

@@ -32,8 +32,11 @@ syntax; every other refusal is said at once, with its line.
 
 
 def page() -> str:
-    rows = [f"| {op} | {'imported' if op in RULES else 'refused'} | {EXACTNESS.get(op, EXACT) if op in RULES else REFUSED[op]} |\n"
-            for op in sorted(OPERATORS[1:])]  # fmt: skip
+    rows = [
+        f"| {op} | {'imported' if op in RULES else 'refused'} | "
+        f"{EXACTNESS.get(op, EXACT) if op in RULES else REFUSED[op]} |\n"
+        for op in sorted(OPERATORS[1:])
+    ]
     return HEAD + "".join(rows)
 
 

@@ -1,4 +1,5 @@
-"""Writes cvm/commands/violations.json: for each constraint the shortest function of the filetests that breaks it.
+"""Writes cvm/commands/violations.json: for each constraint the shortest function of the filetests
+that breaks it.
 
 `cvm explain` shows it. A constraint that only a call can break has the function and the call.
 
@@ -15,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from cvm.dialect.spec.op import OPERATORS  # noqa: E402
+from cvm.dialect.spec.operator import OPERATORS  # noqa: E402
 from cvm.parser import check  # noqa: E402
 
 import cvm  # noqa: E402
@@ -28,7 +29,9 @@ CONSTRAINT = re.compile(r"[\w.]+\.C\d+")
 
 
 def functions(text: str) -> dict[str, str]:
-    """The text of each function and graph of a file, its head on one line; expected errors are marked, comments are gone."""
+    """The text of each function and graph of a file, its head on one line; expected errors are
+    marked, comments are gone.
+    """
     plain = re.sub(r"[ \t]*//(?! error:)[^\n]*", "", text)
     plain = re.sub(r"[ \t]*// error:[^\n]*", MARK, plain)
     found = {}
@@ -54,7 +57,9 @@ def with_callees(name: str, known: dict[str, str]) -> str:
 
 
 def cut(function: str, line: int) -> str:
-    """A function with one of its lines, those that define what it uses, and the arguments that these need."""
+    """A function with one of its lines, those that define what it uses, and the arguments that
+    these need.
+    """
     head, *body = function.splitlines()
     kept, wanted = [body[line]], names(body[line])
     for above in reversed(body[:line]):
@@ -106,7 +111,8 @@ def violations() -> dict[str, str]:
                     code = call.error.partition(":")[0].strip()
                     keep(
                         code,
-                        f"{with_callees(call.function, known).replace(MARK, '')}\n// called as {text.partition(' error:')[0]}",
+                        f"{with_callees(call.function, known).replace(MARK, '')}\n"
+                        f"// called as {text.partition(' error:')[0]}",
                     )
     return {code: found[code] for code in sorted(found) if code.rpartition(".")[0] in OPERATORS}
 

@@ -1,4 +1,6 @@
-"""The grammars, for anything that reads them: `cvm.lark` of programs, `loops.lark` of printed kernels."""
+"""The grammars, for anything that reads them: `cvm.lark` of programs, `loops.lark` of printed
+kernels.
+"""
 
 from __future__ import annotations
 

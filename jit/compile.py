@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from ..dialect.ir.compilation_context import compiling
-from ..dialect.ir.diagnostics import Diagnostic, TargetError
-from ..dialect.program.function import Function, Graph
-from ..dialect.program.module import Module
+from ..dialect.ir.function import Function, Graph
+from ..dialect.ir.module import Module
+from ..dialect.support.compilation_context import compiling
+from ..dialect.support.diagnostics import Diagnostic, TargetError
 from ..lowering.graph.inline import has_derivatives, reached
 from .functions.compiled_function import CompiledFunction
 from .options import DEFAULT, CompileOptions
@@ -43,7 +43,9 @@ def compile_function(
 
 
 def prepared(module: Module, entry: str) -> tuple[Module, Function]:
-    """The function with its derivatives expanded, as targets take it, and the module with this function."""
+    """The function with its derivatives expanded, as targets take it, and the module with this
+    function.
+    """
     function = find(module, entry)
     entry = function.name
     if has_derivatives(module, function):
@@ -58,7 +60,9 @@ def prepared(module: Module, entry: str) -> tuple[Module, Function]:
 
 
 def find(module: Module, entry: str) -> Function:
-    """The function or graph of this name, `main` being also the only one of a program; TargetError where there is none."""
+    """The function or graph of this name, `main` being also the only one of a program; TargetError
+    where there is none.
+    """
     if entry == "main" and len(module.functions) == 1:
         return next(iter(module.functions.values()))
     if entry not in module.functions:

@@ -1,4 +1,6 @@
-"""This machine's processor as LLVM and the system describe it, and the processors that people name."""
+"""This machine's processor as LLVM and the system describe it, and the processors that people
+name.
+"""
 
 import platform
 from dataclasses import replace
@@ -7,10 +9,11 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from ..dialect.ir.diagnostics import TargetError
+from ..dialect.support.diagnostics import TargetError
 from ..lowering.processor import LEVELS, NAMED, Processor, named, with_features
 
-# bytes: a virtual machine may report the caches of all its socket, most of which others use, or none
+# bytes: a virtual machine may report the caches of all its socket, most of which others use, or
+# none
 LIMITS = {
     "l1_bytes": (16 << 10, 128 << 10),
     "l2_bytes": (256 << 10, 2 << 20),
@@ -20,10 +23,18 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS = {"K": 10, "M": 20}  # bits of the sizes that the system tells
 NATIVE = "native"
 PLAINEST = {  # processors, by the architecture of a triple
-    "x86_64": "x86-64", "aarch64": "cortex-a53", "riscv64": "rv64gc", "riscv32": "rv32imac", "wasm32": "wasm32",
-    "thumbv6m": "cortex-m0", "thumbv7m": "cortex-m3", "thumbv7em": "cortex-m4", "thumbv8m.base": "cortex-m23",
-    "thumbv8m.main": "cortex-m33", "thumbv8.1m.main": "cortex-m55",
-}  # fmt: skip
+    "x86_64": "x86-64",
+    "aarch64": "cortex-a53",
+    "riscv64": "rv64gc",
+    "riscv32": "rv32imac",
+    "wasm32": "wasm32",
+    "thumbv6m": "cortex-m0",
+    "thumbv7m": "cortex-m3",
+    "thumbv7em": "cortex-m4",
+    "thumbv8m.base": "cortex-m23",
+    "thumbv8m.main": "cortex-m33",
+    "thumbv8.1m.main": "cortex-m55",
+}
 
 
 @lru_cache(maxsize=1)
@@ -47,7 +58,9 @@ def host_processor() -> Processor:
 
 
 def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
-    """The sizes of this machine's data caches that the system tells, within what is plausible for one core."""
+    """The sizes of this machine's data caches that the system tells, within what is plausible for
+    one core.
+    """
     found: dict[str, int] = {}
     for cache in sorted(folder.glob("index*")):
         try:
@@ -65,7 +78,9 @@ def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
 
 
 def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
-    """The processor of a name, or as described; None leaves the choice to the target. A triple tells the system."""
+    """The processor of a name, or as described; None leaves the choice to the target. A triple
+    tells the system.
+    """
     if triple:
         return _of_triple(triple, resolve(cpu or PLAINEST.get(triple.partition("-")[0], triple)))
     if cpu is None or isinstance(cpu, Processor):
@@ -95,7 +110,8 @@ def check_runs_here(described: Processor | None) -> None:
         return
     if (made := described.triple.partition("-")[0]) not in ("", platform.machine()):
         raise TargetError(
-            f"this machine is of {platform.machine()}, {described.cpu} of {made}; build and lower work for it"
+            f"this machine is of {platform.machine()}, {described.cpu} of {made}; build "
+            "and lower work for it"
         )
     if lacking := sorted({*LEVELS[described.cpu], *described.features} - host_features()):
         uses = f"which code for {described.cpu} uses"

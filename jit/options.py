@@ -1,9 +1,11 @@
-"""The settings a program is compiled under, as one value that every target, key of a cache (by its `repr`) and pickle carries."""
+"""The settings a program is compiled under, as one value that every target, key of a cache (by its
+`repr`) and pickle carries.
+"""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..dialect.ir.diagnostics import TargetError
+from ..dialect.support.diagnostics import TargetError
 from ..lowering.processor import Processor, requested
 
 TargetName = Literal["cpu", "cuda", "cuda-sim", "reference"]
@@ -26,11 +28,14 @@ LEVELS = (0, 2)  # no optimization at all, and all of it
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Compiler settings. `optimize=0` lowers every operation to one scalar loop nest, which LLVM compiles as it stands; float
-    sums are then added in the order of their indices, as the reference adds them within a bound, not in the documented order.
-    `cpu` is the processor that the code is for; None leaves the choice to the target. Calls convert arrays to the declared element
-    types by `convert`, where every value fits, and return NumPy's arrays by `like="numpy"`, whatever the arguments are. With
-    `sanitize` kernels check their accesses, and integers against the intervals that passes rely on (target cpu)."""
+    """Compiler settings. `optimize=0` lowers every operation to one scalar loop nest, which LLVM
+    compiles as it stands; float sums are then added in the order of their indices, as the reference
+    adds them within a bound, not in the documented order. `cpu` is the processor that the code is
+    for; None leaves the choice to the target. Calls convert arrays to the declared element types by
+    `convert`, where every value fits, and return NumPy's arrays by `like="numpy"`, whatever the
+    arguments are. With `sanitize` kernels check their accesses, and integers against the intervals
+    that passes rely on (target cpu).
+    """
 
     optimize: int = 2
     cpu: Processor | None = field(default_factory=requested)

@@ -1,18 +1,20 @@
 """Find a compiled function by its program's text, without parsing the text.
 
-An entry has the files that the program read, with their digests, the key of the function's code, and its signature. The
-program itself is parsed on demand. Only functions whose calls need nothing but the signature are cached."""
+An entry has the files that the program read, with their digests, the key of the function's code,
+and its signature. The program itself is parsed on demand. Only functions whose calls need nothing
+but the signature are cached.
+"""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..dialect.ir.compilation_context import compiling
-from ..dialect.ir.constant_files import FileConstantError, Files
-from ..dialect.ir.diagnostics import Source
-from ..dialect.program.function import Function
-from ..dialect.program.module import Module
+from ..dialect.ir.function import Function
+from ..dialect.ir.module import Module
+from ..dialect.support.compilation_context import compiling
+from ..dialect.support.diagnostics import Source
+from ..dialect.types.constant_files import FileConstantError, Files
 from .cache import disk_cache
 from .cache.keys import name_of_text
 from .functions import cache_entry
@@ -26,10 +28,16 @@ if TYPE_CHECKING:
 
 
 def compile_text(
-    text: str | bytes, filename: str, folder: Path | None, parse: Callable[[], Module], entry: str,
+    text: str | bytes,
+    filename: str,
+    folder: Path | None,
+    parse: Callable[[], Module],
+    entry: str,
     options: CompileOptions = DEFAULT,
-) -> "CompiledFunction | CompiledGraph":  # fmt: skip
-    """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and `parse` reads it."""
+) -> "CompiledFunction | CompiledGraph":
+    """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and
+    `parse` reads it.
+    """
     name = _name(text, folder, entry, options)
     if (data := None if name is None else disk_cache.load(name)) is not None:
         source = Source(filename, text if isinstance(text, str) else text.decode())

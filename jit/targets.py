@@ -1,6 +1,9 @@
-"""The registry of targets. A target is one object: how to lower, emit, load and show a function, and what else it can do.
+"""The registry of targets. A target is one object: how to lower, emit, load and show a function,
+and what else it can do.
 
-The registry imports no code of a target: `lazy` functions import theirs when called. docs/targets.md adds a target."""
+The registry imports no code of a target: `lazy` functions import theirs when called.
+docs/targets.md adds a target.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..dialect.ir.diagnostics import TargetError
+from ..dialect.support.diagnostics import TargetError
 
 if TYPE_CHECKING:
-    from ..dialect.notation.formulas import Formulas
-    from ..dialect.notation.plan import Plan
-    from ..dialect.program.function import Function
-    from ..dialect.program.module import Module
-    from ..lowering.step_plan import StepPlan
+    from ..dialect.ir.function import Function
+    from ..dialect.ir.module import Module
+    from ..dialect.kernel_ir.execution_plan import Plan
+    from ..dialect.kernel_ir.formulas import Formulas
+    from ..lowering.clocked_plan import StepPlan
     from .functions.clocked_program import CompiledGraph
     from .functions.compiled_function import CompiledFunction
     from .functions.steppers import Stepper
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def lazy(place: str) -> Callable[..., Any]:
-    """The function at `module:name`, relative to this package or absolute, imported when it is called."""
+    """The function at `module:name`, relative to this package or absolute, imported when it is
+    called.
+    """
     module, _, name = place.partition(":")
     return lambda *arguments, **named: getattr(import_module(module, __package__), name)(
         *arguments, **named
@@ -73,7 +78,9 @@ class Target:
     def compile_kernels(
         self, plan: Plan, options: CompileOptions, *declared: Formulas
     ) -> CompiledFunction:
-        """Loads kernels that have no program; `declared` are the formulas that they compute, if these were given."""
+        """Loads kernels that have no program; `declared` are the formulas that they compute, if
+        these were given.
+        """
         self._check(options)
         if self.load_kernels is None:
             able = ", ".join(name for name, t in TARGETS.items() if t.load_kernels)
@@ -105,7 +112,7 @@ def find_target(name: object) -> Target:
 
 def _offered(name: object) -> Target:
     """The target of this name of another package."""
-    from ..dialect.ir.extensions import load_offered
+    from ..dialect.support.entry_points import load_offered
 
     if not isinstance(name, str) or not load_offered("cvm.targets", name) or name not in TARGETS:
         raise TargetError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
@@ -114,7 +121,7 @@ def _offered(name: object) -> Target:
 
 def all_stages() -> tuple[str, ...]:
     """The stages of lowering, then those of the targets."""
-    from ..lowering.stages import STAGES
+    from ..lowering.levels import STAGES
 
     return (*STAGES, *_stages())
 

@@ -1,23 +1,30 @@
-"""Explain the choice of strategy for each contraction and reduction of a program: candidates, costs, and the one taken.
+"""Explain the choice of strategy for each contraction and reduction of a program: candidates,
+costs, and the one taken.
 
     contraction @main.0: 64 rows, 1024 columns, 1024 terms of i32
       taken   pairdot       8,388,608
       not     mul_i32      25,165,824  costs more
       not     winograd_4x4             no windows of 3 x 3 that move by one ...
 
-Costs are in vector instructions of the processor that is compiled for. A candidate that is exact only under a condition is
-taken where that holds, and the next one elsewhere. Products whose rows are tiled together are explained for a tile. A
-reduction is taken by the first pass of the pipeline that is legal and pays by its own thresholds. Its cost, and that of each
-other pass, is counted in the loops that the pipeline makes with this reduction pass alone; work that threads share counts
-whole."""
+Costs are in vector instructions of the processor that is compiled for. A candidate that is exact
+only under a condition is taken where that holds, and the next one elsewhere. Products whose rows
+are tiled together are explained for a tile. A reduction is taken by the first pass of the pipeline
+that is legal and pays by its own thresholds. Its cost, and that of each other pass, is counted in
+the loops that the pipeline makes with this reduction pass alone; work that threads share counts
+whole.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
-from ..dialect.notation.expressions import ZERO, Const, Expr, Extent, Index, Read, as_index
-from ..dialect.notation.loops import (
+from ..dialect.ir.function import Function
+from ..dialect.ir.module import Module
+from ..dialect.kernel_ir.execution_plan import Plan
+from ..dialect.kernel_ir.expressions import ZERO, Const, Expr, Extent, Index, Read, as_index
+from ..dialect.kernel_ir.kernel_printer import statement_text
+from ..dialect.kernel_ir.loops import (
     Block,
     For,
     If,
@@ -27,15 +34,11 @@ from ..dialect.notation.loops import (
     reshaped_parameters,
     statements,
 )
-from ..dialect.notation.plan import Plan
-from ..dialect.notation.printer import statement_text
-from ..dialect.notation.traverse import rewrite, walk
-from ..dialect.program.function import Function
-from ..dialect.program.module import Module
+from ..dialect.kernel_ir.traverse import rewrite, walk
 from . import pipeline
 from .analysis.cost import operations
-from .contraction.channel_lanes import match_channel_lanes
-from .contraction.problem import Problem
+from .contraction.channel_vectorized_window import match_channel_lanes
+from .contraction.contraction_problem import Problem
 from .contraction.strategies import Choice, lower_by_strategy
 from .contraction.tile_and_fuse import tile_and_fuse
 from .loops.collapse import collapsed
@@ -137,7 +140,11 @@ def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
     several = sum(choice.taken is not None for choice in choices) > 1
     for choice in sorted(choices, key=lambda choice: (choice.taken is None, choice.cost)):
         cost = f"{choice.cost:15,.0f}" if isfinite(choice.cost) else " " * 15
-        yield f"  {'not' if choice.taken is None else 'taken':6}{choice.strategy.name:{width}}{cost}  {_why(choice, several)}".rstrip()
+        yield (
+            "  "
+            f"{'not' if choice.taken is None else 'taken':6}{choice.strategy.name:{width}}{cost} "
+            f" {_why(choice, several)}".rstrip()
+        )
 
 
 def _why(choice: Choice, several: bool) -> str:

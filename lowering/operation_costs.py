@@ -1,15 +1,17 @@
-"""Count the operations and bytes of each operation of a function by itself, as its formula says, before any pass.
+"""Count the operations and bytes of each operation of a function by itself, as its formula says,
+before any pass.
 
-%y = cvm.dense %x, %w  =>  64 mul and 64 add; reads 192 bytes, writes 64"""
+%y = cvm.dense %x, %w  =>  64 mul and 64 add; reads 192 bytes, writes 64
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..dialect.builtin import Const
-from ..dialect.program.function import Function
-from ..dialect.program.module import Module
-from ..dialect.program.printer import Names, operation_text
+from ..dialect.ir.function import Function
+from ..dialect.ir.module import Module
+from ..dialect.ir.program_printer import Names, operation_text
 from .analysis.count_operations import Cost, cost, sum_of
 from .passes import run_passes
 from .pipeline import UNOPTIMIZED, UNOPTIMIZED_FORMULAS, UNOPTIMIZED_GRAPH, context_of

@@ -6,19 +6,21 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.notation.expressions import Tensor
-from ..dialect.notation.interval import Interval
-from ..dialect.program.function import Function
-from ..dialect.program.module import Module
+from ..dialect.ir.function import Function
+from ..dialect.ir.module import Module
+from ..dialect.kernel_ir.expressions import Tensor
+from ..dialect.kernel_ir.integer_interval import Interval
 
 
 @dataclass
 class Context:
-    """The module and function that a program is from, and, while passes transform kernels, the constants, the ranges and
-    the views of the arrays that these access, in all shapes that passes have given them.
+    """The module and function that a program is from, and, while passes transform kernels, the
+    constants, the ranges and the views of the arrays that these access, in all shapes that passes
+    have given them.
 
-    `overwritten` maps the number of a result to that of the argument in whose storage the caller wants it. The processor
-    compiled for is `processor()`, wherever a pass needs it."""
+    `overwritten` maps the number of a result to that of the argument in whose storage the caller
+    wants it. The processor compiled for is `processor()`, wherever a pass needs it.
+    """
 
     module: Module = field(default_factory=lambda: Module({}))
     function: Function | None = None

@@ -1,7 +1,9 @@
 """Passes as values, and what runs lists of them.
 
-A pass transforms a function, formulas, a plan or a kernel. Kernel passes that follow each other run kernel by kernel,
-depth first, as nested pass managers of MLIR do: the first kernels may be compiled before the last begin."""
+A pass transforms a function, formulas, a plan or a kernel. Kernel passes that follow each other run
+kernel by kernel, depth first, as nested pass managers of MLIR do: the first kernels may be compiled
+before the last begin.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +13,10 @@ from inspect import signature, unwrap
 from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
-from ..dialect.ir.compilation_context import check_time
-from ..dialect.notation.formulas import Formulas, LoopNest, Step
-from ..dialect.notation.loops import (
+from ..dialect.ir.function import Function
+from ..dialect.kernel_ir.execution_plan import Kernels, Plan
+from ..dialect.kernel_ir.formulas import Formulas, LoopNest, Step
+from ..dialect.kernel_ir.loops import (
     Block,
     Kernel,
     Loop,
@@ -21,11 +24,10 @@ from ..dialect.notation.loops import (
     reshaped_parameters,
     rewrite_block,
 )
-from ..dialect.notation.plan import Kernels, Plan
-from ..dialect.program.function import Function
+from ..dialect.support.compilation_context import check_time
+from .clocked_plan import StepPlan
 from .pass_context import Context
 from .processor import processor
-from .step_plan import StepPlan
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,14 +37,16 @@ LEVELS: tuple[Level, ...] = ("graph", "formulas", "loops", "gpu")
 
 @dataclass(frozen=True, eq=False)
 class Pass(Generic[P, R]):
-    """A step of a pipeline: its name, the level of the program it is for, what it does, and the function that it is.
+    """A step of a pipeline: its name, the level of the program it is for, what it does, and the
+    function that it is.
 
-    `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
-    parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
-    `options` are the further arguments of the function, with their values. A pass of another package runs in every
-    compilation `after` the pass of that name, if it names one. Errors name its `package`;
-    `guard` has its results verified. A graph pass keeps the types of arguments and results unless
-    it `changes_signature`."""
+    `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel
+    pass gives a kernel whose parameters are views of the old one's, or Kernels. It runs on kernels
+    that come with their schedule if `on_scheduled`. `options` are the further arguments of the
+    function, with their values. A pass of another package runs in every compilation `after` the
+    pass of that name, if it names one. Errors name its `package`; `guard` has its results verified.
+    A graph pass keeps the types of arguments and results unless it `changes_signature`.
+    """
 
     name: str
     level: Level
@@ -70,7 +74,9 @@ class Pass(Generic[P, R]):
 def declare(
     level: Level, unit: type, on_scheduled: bool = False, **options: object
 ) -> Callable[[Callable[P, R]], Pass[P, R]]:
-    """Decorate a function as a pass of its name; the summary is its file's first sentence; `options` are arguments."""
+    """Decorate a function as a pass of its name; the summary is its file's first sentence;
+    `options` are arguments.
+    """
     return lambda function: _declared(function, level, unit, on_scheduled, options)
 
 
@@ -101,7 +107,9 @@ kernel_pass = declare("loops", Kernel)
 
 
 def statement_pass(change: Callable[[Statement], Block | None]) -> Pass[[Kernel], Kernel]:
-    """Decorate a rewriting of statements, as `rewrite_block` takes one, as a pass of its name over kernels."""
+    """Decorate a rewriting of statements, as `rewrite_block` takes one, as a pass of its name over
+    kernels.
+    """
     return kernel_pass(
         wraps(change)(lambda kernel: kernel.with_body(rewrite_block(kernel.body, change)))
     )
@@ -116,7 +124,9 @@ REGISTERED: dict[str, Pass[..., Any]] = {}  # passes of other packages, by name
 
 
 def placed(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
-    """The passes of a target that are not skipped, and those of other packages at their places, if for a GPU among its."""
+    """The passes of a target that are not skipped, and those of other packages at their places, if
+    for a GPU among its.
+    """
     passes = [p for p in passes if p.name not in processor().tuning.skipped_passes]
     of_gpu = any(p.level == "gpu" for p in passes)
     added = [p for p in REGISTERED.values() if p.after and (of_gpu or p.level != "gpu")]
@@ -135,8 +145,9 @@ def run_passes(
 ) -> Any:
     """The function, formulas, plan or plans of a tick after the passes.
 
-    `ready` gets each kernel as soon as no kernel pass is left for it; `watch` gets each pass with what it transformed and
-    what that became."""
+    `ready` gets each kernel as soon as no kernel pass is left for it; `watch` gets each pass with
+    what it transformed and what that became.
+    """
     for of_kernels, found in groupby(passes, lambda p: p.unit is Kernel):
         for group in [[*found]] if of_kernels else [[p] for p in found]:
             item = _through(group, item, context, ready, watch)
@@ -150,7 +161,9 @@ def _through(
     ready: Callable[[Kernel], None],
     watch: Watch,
 ) -> Any:
-    """Run one pass, or kernel passes that follow each other, on an item and the loops inside of it."""
+    """Run one pass, or kernel passes that follow each other, on an item and the loops inside of
+    it.
+    """
     unit = group[0].unit
     if isinstance(item, Plan) or (isinstance(item, Formulas) and unit is Formulas):
         item = _in_loops(

@@ -1,19 +1,23 @@
-"""The passes of a compilation, in their order: for a CPU, for a GPU, and for the tick of a clocked program.
+"""The passes of a compilation, in their order: for a CPU, for a GPU, and for the tick of a clocked
+program.
 
     function -> graph passes -> formulas -> formula passes -> plan of kernels -> plan passes -> kernel passes -> plan
 
-Every pass stands in the file of its name, with the rewrite it does, when it is legal and when it pays."""
+Every pass stands in the file of its name, with the rewrite it does, when it is legal and when it
+pays.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dialect.notation.formulas import Formulas
-from ..dialect.notation.loops import Kernel
-from ..dialect.notation.plan import Plan
-from ..dialect.program.function import Function
-from ..dialect.program.module import Module
-from ..dialect.program.verify_inplace import arguments_overwritten
+from ..dialect.ir.function import Function
+from ..dialect.ir.module import Module
+from ..dialect.ir.verify_inplace import arguments_overwritten
+from ..dialect.kernel_ir.execution_plan import Plan
+from ..dialect.kernel_ir.formulas import Formulas
+from ..dialect.kernel_ir.loops import Kernel
 from .analysis.integer_ranges import integer_ranges
+from .clocked_plan import StepPlan
 from .contraction.lower_contraction import lower_contraction
 from .contraction.tile_and_fuse import tile_and_fuse
 from .formulas.build_formulas import build_formulas
@@ -73,7 +77,6 @@ from .reductions.promote_bools import promote_bools
 from .reductions.reduction_versions import reduction_versions
 from .reductions.split_reduction import split_reduction
 from .reductions.widen_in_steps import widen_in_steps
-from .step_plan import StepPlan
 from .stepping.fast_forward import fast_forward
 from .stepping.pack_state import pack_state
 from .stepping.slp_vectorize import slp_vectorize
@@ -184,7 +187,8 @@ UNOPTIMIZED_FORMULAS = (
 UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, build_loops, legalize_types, place_buffers)
 UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], loop_fission, map_to_grid, place_buffers, number_kernels)
 
-# the tick of a clocked program, on a CPU: what it stores it reads again at the next one, so no store bypasses the caches
+# the tick of a clocked program, on a CPU: what it stores it reads again at the next one, so no
+# store bypasses the caches
 
 STEP_LOOPS = (
     build_loops,
@@ -246,7 +250,9 @@ def _run(
 
 
 def to_formulas(module: Module, function: Function, optimize: int = 2) -> Formulas:
-    """The function's formulas, fused, or one for each operation that some result needs where nothing is optimized."""
+    """The function's formulas, fused, or one for each operation that some result needs where
+    nothing is optimized.
+    """
     passes = placed((*GRAPH, *TO_FORMULAS)) if optimize else UNOPTIMIZED_FORMULAS
     return run_passes(passes, function, context_of(module, function))
 

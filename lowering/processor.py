@@ -1,8 +1,11 @@
-"""Target description: the vectors, dot products and caches of a CPU, and the units of a GPU, that loops are shaped by.
+"""Target description: the vectors, dot products and caches of a CPU, and the units of a GPU, that
+loops are shaped by.
 
-The machine's numbers stand here and nowhere else. `jit` fills a description in from LLVM and the system; `--cpu NAME`, `cpu=`
-and tests name or build one. Passes read `processor()`, the description that is compiled for at the moment, as TVM's passes
-read `Target.current()`; results never depend on it."""
+The machine's numbers stand here and nowhere else. `jit` fills a description in from LLVM and the
+system; `--cpu NAME`, `cpu=` and tests name or build one. Passes read `processor()`, the description
+that is compiled for at the moment, as TVM's passes read `Target.current()`; results never depend on
+it.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +15,9 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class DotProduct:
-    """A vector instruction that multiplies neighbouring terms of each 32-bit lane and adds the products."""
+    """A vector instruction that multiplies neighbouring terms of each 32-bit lane and adds the
+    products.
+    """
 
     function: str  # pairdot, bytepairs, or sums of quaddot_us and quaddot: quadsum and quadsum_ss
     vector_bytes: int
@@ -81,7 +86,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Thresholds of passes, measured on AVX2 and AVX-512 processors: what pays, never what is computed."""
+    """Thresholds of passes, measured on AVX2 and AVX-512 processors: what pays, never what is
+    computed.
+    """
 
     tile_rows: int = 64  # elements of a transposed tile along the outer loop
     tile_row_bytes: int = (
@@ -163,7 +170,9 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Processor:
-    """A CPU. The defaults are what compiled programs assume where nothing is known: AVX2's registers, and Zen 3's caches."""
+    """A CPU. The defaults are what compiled programs assume where nothing is known: AVX2's
+    registers, and Zen 3's caches.
+    """
 
     cpu: str = ""  # LLVM's name; empty: the machine code is for this machine
     triple: str = ""  # LLVM's; empty: this machine's
@@ -191,7 +200,9 @@ class Processor:
 
     @property
     def parallel_products(self) -> int:
-        """The products of a contraction for which other threads are woken: eight take as long as an operation."""
+        """The products of a contraction for which other threads are woken: eight take as long as an
+        operation.
+        """
         return max(1, 8 * self.wake_operations)
 
     @property
@@ -226,7 +237,9 @@ class Processor:
 
     @property
     def int8_dot_product_is_signed(self) -> bool:
-        """Test whether it has such products of two signed bytes alone; others take it two of them."""
+        """Test whether it has such products of two signed bytes alone; others take it two of
+        them.
+        """
         return self.has_int8_dot_product and all(d.function != "quadsum" for d in self.dot_products)
 
 
@@ -267,7 +280,8 @@ ARM = {
     "neoverse-n1": ("neon", "dotprod"),
     "neoverse-v1": ("neon", "dotprod", "i8mm"),
 }
-CORTEX_M = {  # the architecture, and the ABI: with floating-point registers where the processor has them
+# the architecture, and the ABI: with floating-point registers where the processor has them
+CORTEX_M = {
     **dict.fromkeys(("cortex-m0", "cortex-m0plus"), "thumbv6m-none-eabi"),
     "cortex-m3": "thumbv7m-none-eabi",
     **dict.fromkeys(("cortex-m4", "cortex-m7"), "thumbv7em-none-eabihf"),
@@ -279,7 +293,8 @@ WITH_DOUBLES = frozenset({"cortex-m7", "cortex-m55", "cortex-m85"})
 SCALAR = frozenset({*CORTEX_M, "generic-rv32"})  # without vectors: shorter ones make less code
 _IMAC = ("m", "a", "c")
 _GC = (*_IMAC, "f", "d")
-TRIPLES = {  # of the system, by LLVM's name of a processor of another architecture, where none is given
+# of the system, by LLVM's name of a processor of another architecture, where none is given
+TRIPLES = {
     **dict.fromkeys(ARM, "aarch64-linux-gnu"),
     "generic-rv64": "riscv64-linux-gnu",
     "generic-rv32": "riscv32-unknown-elf",
@@ -315,7 +330,8 @@ NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
     "znver4": ("x86-64-v4", ("avx512vnni",), {"l2_bytes": 1 << 20}),
     "znver5": ("x86-64-v4", ("avx512vnni", "avxvnni"), {"l1_bytes": 48 << 10, "l2_bytes": 1 << 20}),
 }
-# LLVM's names of processors with AVX-512 whose multiply-add units take 32 bytes, or that have one of 64
+# LLVM's names of processors with AVX-512 whose multiply-add units take 32 bytes, or that have one
+# of 64
 HALVED = frozenset({"znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake"})
 
 
@@ -332,7 +348,9 @@ def freestanding(triple: str) -> bool:
 
 
 def normalized(triple: str) -> str:
-    """A triple with its vendor and system in their places, as LLVM reads it, which takes `none` for the vendor else."""
+    """A triple with its vendor and system in their places, as LLVM reads it, which takes `none` for
+    the vendor else.
+    """
     architecture, *rest = triple.split("-")
     if rest and rest[0] not in VENDORS:
         rest.insert(0, "unknown")
@@ -348,7 +366,9 @@ def with_features(
     features: tuple[str, ...],
     cache_bytes: Mapping[str, int],
 ) -> Processor:
-    """The processor of LLVM's name that has these features; code is made for a cpu with some of them."""
+    """The processor of LLVM's name that has these features; code is made for a cpu with some of
+    them.
+    """
     wide = "avx512bw" in present and "avx512vl" in present
     narrow = 32 if "avx" in present else 16
     found = Processor(

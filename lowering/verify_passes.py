@@ -2,36 +2,39 @@
 
 A mistake is a diagnostic at the operation or kernel at fault. It names the pass and its package,
 and where the pass is declared. Computed values are not compared; `cvm diff` does that. MLIR's pass
-manager verifies between passes, too."""
+manager verifies between passes, too.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..dialect.builtin import Calling
-from ..dialect.ir.diagnostics import NOWHERE, Diagnostic, Error, Note
-from ..dialect.ir.sizes import product, same_size
-from ..dialect.ir.types import Type
-from ..dialect.notation.expressions import Read, Tensor
-from ..dialect.notation.formulas import Formula, Formulas, View
-from ..dialect.notation.loops import Kernel, Loop
-from ..dialect.notation.plan import Kernels, Plan, viewed
-from ..dialect.notation.printer import statement_text
-from ..dialect.notation.traverse import walk
-from ..dialect.program.function import Function, Literal, Value
-from ..dialect.program.verify import Scope, check_function
-from ..dialect.program.verify_inplace import check_destroyed
-from ..dialect.spec.extensions import source_place, source_span
+from ..dialect.ir.function import Function, Literal, Value
+from ..dialect.ir.verify import Scope, check_function
+from ..dialect.ir.verify_inplace import check_destroyed
+from ..dialect.kernel_ir.execution_plan import Kernels, Plan, viewed
+from ..dialect.kernel_ir.expressions import Read, Tensor
+from ..dialect.kernel_ir.formulas import Formula, Formulas, View
+from ..dialect.kernel_ir.kernel_printer import statement_text
+from ..dialect.kernel_ir.loops import Kernel, Loop
+from ..dialect.kernel_ir.traverse import walk
+from ..dialect.spec.foreign_operators import source_place, source_span
+from ..dialect.support.diagnostics import NOWHERE, Diagnostic, Error, Note
+from ..dialect.types.sizes import product, same_size
+from ..dialect.types.tensor_types import Type
 from .analysis.verify_kernel import LoweringError, check_kernel
+from .clocked_plan import StepPlan
 from .pass_context import Context
 from .passes import Pass
-from .step_plan import StepPlan
 
 Signature = tuple[object, tuple[Type | None, ...], tuple[Type | None, ...]]
 
 
 def verified(step: Pass[..., Any]) -> Pass[..., Any]:
-    """The pass, whose result is verified after each run; Error if it is illegal or the pass fails."""
+    """The pass, whose result is verified after each run; Error if it is illegal or the pass
+    fails.
+    """
 
     def run(item: Any, context: Context) -> Any:
         before = _signature(item)  # of now: types are attributes of values, which a pass may change

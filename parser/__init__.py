@@ -1,12 +1,14 @@
-"""Parse text to programs: `parse` and `read` return a verified module or raise with every mistake of the text."""
+"""Parse text to programs: `parse` and `read` return a verified module or raise with every mistake
+of the text.
+"""
 
 from pathlib import Path
 
-from ..dialect.ir.compilation_context import abridged, compiling, too_many
-from ..dialect.ir.constant_files import Files
-from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, read_bytes
-from ..dialect.program import verify
-from ..dialect.program.module import Module
+from ..dialect.ir import verify
+from ..dialect.ir.module import Module
+from ..dialect.support.compilation_context import abridged, compiling, too_many
+from ..dialect.support.diagnostics import Diagnostic, ParseError, VerifyError, read_bytes
+from ..dialect.types.constant_files import Files
 from .build_module import build
 from .decode import decode, untokened
 from .recovery import Reader
@@ -20,9 +22,12 @@ def parse(
     folder: Path | None = None,
     allow_outside: bool = False,
 ) -> Module:
-    """The verified module a text describes; raises ParseError or VerifyError with all its mistakes, in the text's order.
+    """The verified module a text describes; raises ParseError or VerifyError with all its mistakes,
+    in the text's order.
 
-    `folder` is where `file(...)` constants are looked for; they stay inside it unless `allow_outside`."""
+    `folder` is where `file(...)` constants are looked for; they stay inside it unless
+    `allow_outside`.
+    """
     module, diagnostics = check(text, filename, folder, allow_outside)
     if diagnostics:
         raise (
@@ -37,7 +42,9 @@ def check(
     folder: Path | None = None,
     allow_outside: bool = False,
 ) -> tuple[Module, list[Diagnostic]]:
-    """The module as far as it could be built and verified, and every mistake in the order of the text."""
+    """The module as far as it could be built and verified, and every mistake in the order of the
+    text.
+    """
     with compiling():
         source, mistakes = decode(text, filename)
         reader = Reader(source)

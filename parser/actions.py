@@ -1,13 +1,15 @@
-"""The grammar's actions: a method for each alias of `cvm.lark`, from the parts of a rule to a syntax node."""
+"""The grammar's actions: a method for each alias of `cvm.lark`, from the parts of a rule to a
+syntax node.
+"""
 
 import math
 import struct
 from collections.abc import Callable
 from typing import Any
 
-from ..dialect.ir.attributes import Symbol
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import ELEMENT_TYPES
+from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.attributes import Symbol
+from ..dialect.types.tensor_types import ELEMENT_TYPES
 from . import syntax_tree as syntax
 from .type_syntax import read_type
 
@@ -20,8 +22,14 @@ WORDS: dict[str, Any] = {
     "inf": float("inf"),
 }
 HABITS = {
-    "True": "true", "False": "false", "None": "none", "null": "none", "NaN": "nan", "Inf": "inf", "infinity": "inf",
-}  # fmt: skip
+    "True": "true",
+    "False": "false",
+    "None": "none",
+    "null": "none",
+    "NaN": "nan",
+    "Inf": "inf",
+    "infinity": "inf",
+}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
@@ -30,7 +38,9 @@ def _of(node: Callable[..., Any]) -> Callable[[Any, list[Any]], Any]:
 
 
 class Tree:
-    """A method takes the parts of a rule; marks such as commas are not among them. Nothing is kept between calls."""
+    """A method takes the parts of a rule; marks such as commas are not among them. Nothing is kept
+    between calls.
+    """
 
     def listed(self, parts: list[Any]) -> list[Any]:
         return parts
@@ -132,14 +142,20 @@ class Tree:
         found = syntax.Item(float(text), parts[0].start, parts[-1].end)
         if math.isfinite(found.value):
             return found
-        message = f"a float is at most 1.7976931348623157e308, or else written inf, got {text[: 40 + len(parts) - 1]}"
+        message = (
+            "a float is at most 1.7976931348623157e308, or else written inf, got "
+            f"{text[: 40 + len(parts) - 1]}"
+        )
         return wrong("parse.float", message, found)
 
     def bits(self, parts: list[Any]) -> syntax.Item:
         token, element = parts
         digits = token.text[2:]
         if len(digits) != 16 or element.text[1:].strip() != "f64":
-            message = f"the bits of a float are written as 16 hexadecimal digits : f64, got {token.text[:40]}"
+            message = (
+                "the bits of a float are written as 16 hexadecimal digits : f64, got "
+                f"{token.text[:40]}"
+            )
             return wrong("parse.float", message, token)
         return syntax.Item(struct.unpack(">d", bytes.fromhex(digits))[0], token.start, element.end)
 

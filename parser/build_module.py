@@ -1,14 +1,16 @@
-"""Build a module from syntax nodes: functions and their arguments. Operand types are not checked here."""
+"""Build a module from syntax nodes: functions and their arguments. Operand types are not checked
+here.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from ..dialect.ir.constant_files import Files
-from ..dialect.ir.diagnostics import Diagnostic, Note, Source
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import Type
-from ..dialect.program.function import Function, Graph, Operation, Value
-from ..dialect.program.module import Module
+from ..dialect.ir.function import Function, Graph, Operation, Value
+from ..dialect.ir.module import Module
+from ..dialect.support.diagnostics import Diagnostic, Note, Source
+from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.constant_files import Files
+from ..dialect.types.tensor_types import Type
 from . import syntax_tree as syntax
 from .build_operation import build_operation, stated_types
 from .generic_form import unquoted
@@ -22,15 +24,21 @@ ARGUMENT_ATTRIBUTES = ("range", "inplace")
 def build(
     program: syntax.ProgramNode, source: Source, files: Files | None
 ) -> tuple[Module, list[Diagnostic]]:
-    """The module a program's text describes, as far as it can be built, and every mistake found on the way."""
+    """The module a program's text describes, as far as it can be built, and every mistake found on
+    the way.
+    """
     report = Report(source)
     items = [unquoted(report, i) if isinstance(i, syntax.QuotedNode) else i for i in program.items]
     names: dict[str, syntax.Token] = {}
     for item in items:
         if not isinstance(item, syntax.BrokenNode) and item.name is not None:
             if item.name.name in names:
-                report.at(item.name, "func.redefined", f"a name stands for one function, but {item.name.text} is defined twice",
-                          [Note("first defined here", report.span(names[item.name.name]))])  # fmt: skip
+                report.at(
+                    item.name,
+                    "func.redefined",
+                    f"a name stands for one function, but {item.name.text} is defined twice",
+                    [Note("first defined here", report.span(names[item.name.name]))],
+                )
             else:
                 names[item.name.name] = item.name
     functions: dict[str, Function] = {}
@@ -67,8 +75,12 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
     returned: syntax.ReturnNode | None = None
     for statement in statements(scope, node.body):
         if returned is not None:
-            report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
-                      [Note("the return", report.span(returned.word))])  # fmt: skip
+            report.at(
+                first_token(statement),
+                "func.return",
+                "a function ends with its return, but a statement follows it",
+                [Note("the return", report.span(returned.word))],
+            )
             break
         if isinstance(statement, syntax.ReturnNode):
             returned = statement
@@ -109,7 +121,9 @@ def build_graph(scope: Scope, node: syntax.GraphNode) -> Graph:
 
 
 def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[Statement]:
-    """The statements that can be built; one that a broken one follows on its line is broken, too."""
+    """The statements that can be built; one that a broken one follows on its line is broken,
+    too.
+    """
     for n, (statement, after) in enumerate(zip(body, [*body[1:], None], strict=False)):
         if scope.report.is_full:
             break
@@ -118,7 +132,10 @@ def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[State
             and not after.results
             and is_operand(statement, after, scope.report)
         ):
-            message = f"an operand is a value or a number: name the result of {after.name.text} in a statement before"
+            message = (
+                f"an operand is a value or a number: name the result of {after.name.text} in a "
+                "statement before"
+            )
             scope.report.at(after.name, "parse.operand", message)
             body[n + 1] = after = syntax.BrokenNode(after.name)
         if isinstance(statement, syntax.BrokenNode):
@@ -133,7 +150,9 @@ def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[State
 
 
 def is_operand(outer: syntax.StatementNode, inner: syntax.OperationNode, report: Report) -> bool:
-    """Test whether an operation stands where the operands of the one before it do, as in `cvm.relu cvm.abs %x`."""
+    """Test whether an operation stands where the operands of the one before it do, as in `cvm.relu
+    cvm.abs %x`.
+    """
     word = getattr(outer, "name", getattr(outer, "word", inner.name))
     between = report.source.text[word.end : inner.name.start]
     return between.isspace() and "\n" not in between
@@ -142,7 +161,9 @@ def is_operand(outer: syntax.StatementNode, inner: syntax.OperationNode, report:
 def build_statement(
     scope: Scope, node: syntax.OperationNode | syntax.ConstantNode
 ) -> list[Operation]:
-    """The operations that a statement stands for: one, but several in infix form, and none where it is broken."""
+    """The operations that a statement stands for: one, but several in infix form, and none where it
+    is broken.
+    """
     if isinstance(node, syntax.OperationNode) and node.expression is not None:
         return build_infix(scope, node)
     operation = build_operation(scope, node)
@@ -179,7 +200,10 @@ def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | 
     if name.text == "inplace":
         return None if value is True else "inplace is written without a value"
     if name.text != "range":
-        return f"an argument has the attributes range and inplace, got {name.text}{did_you_mean(name.text, ARGUMENT_ATTRIBUTES)}"
+        return (
+            "an argument has the attributes range and inplace, got "
+            f"{name.text}{did_you_mean(name.text, ARGUMENT_ATTRIBUTES)}"
+        )
     if type is None:
         return None
     if type.element.kind not in ("int", "uint", "float"):

@@ -1,17 +1,19 @@
-"""Build an operation from its syntax: operands and attributes are matched with the fields of the operator."""
+"""Build an operation from its syntax: operands and attributes are matched with the fields of the
+operator.
+"""
 
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from ..dialect.builtin import Const, Data, Elements, owned
-from ..dialect.ir.attributes import Symbol, conform
-from ..dialect.ir.constant_files import FileConstantError
-from ..dialect.ir.diagnostics import Span
-from ..dialect.ir.literal_types import fit, literal_type
-from ..dialect.ir.types import ELEMENT_TYPES, FieldType, TensorType, Type
-from ..dialect.program.function import Literal, Operation, Value
-from ..dialect.spec.op import OPERATORS, Field, Operator
+from ..dialect.ir.function import Literal, Operation, Value
+from ..dialect.spec.operator import OPERATORS, Field, Operator
+from ..dialect.support.diagnostics import Span
+from ..dialect.types.attributes import Symbol, conform
+from ..dialect.types.constant_files import FileConstantError
+from ..dialect.types.literal_types import fit, literal_type
+from ..dialect.types.tensor_types import ELEMENT_TYPES, FieldType, TensorType, Type
 from .actions import read_string
 from .scope import Report, Scope
 from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperationNode, Token
@@ -19,7 +21,9 @@ from .type_syntax import unknown_element
 
 
 class Form(NamedTuple):
-    """The syntax of an operator: its operand fields, the numbers of operands they take, and its attributes."""
+    """The syntax of an operator: its operand fields, the numbers of operands they take, and its
+    attributes.
+    """
 
     operands: tuple[Field, ...]
     least: int
@@ -92,7 +96,9 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
 
 
 def from_generic(name: str) -> str:
-    """The operator of a generic name: `builtin.` and `cvm.` before `quant.` are optional; MLIR has `func.call`."""
+    """The operator of a generic name: `builtin.` and `cvm.` before `quant.` are optional; MLIR has
+    `func.call`.
+    """
     name = name.removeprefix("cvm.builtin.")
     if name.startswith("cvm.quant."):
         return name.removeprefix("cvm.")
@@ -248,7 +254,9 @@ def build_labelled(
     form: Form,
     spans: dict[str, Span],
 ) -> dict[str, Any] | None:
-    """The attributes of `cog.field "name" init dense<...> : type`: what is written takes the place of a dictionary."""
+    """The attributes of `cog.field "name" init dense<...> : type`: what is written takes the place
+    of a dictionary.
+    """
     assert node.label is not None
     report = scope.report
     written: dict[str, Any] = {"label": read_string(node.label).value}
@@ -332,7 +340,9 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
 
 
 def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
-    """`"cvm.builtin.const"() {value = dense<...> : type} : () -> type`, as the generic form writes it."""
+    """`"cvm.builtin.const"() {value = dense<...> : type} : () -> type`, as the generic form writes
+    it.
+    """
     report = scope.report
     spans = {"op": report.span(node.name)}
     value = next((i for n, i in node.attributes if n.text == "value"), None)
@@ -342,7 +352,10 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
         or node.operands
         or not isinstance(value.value, DenseNode)
     ):
-        message = "a constant in the generic form has the attribute value = dense<...> : type and no operands"
+        message = (
+            "a constant in the generic form has the attribute value = dense<...> : type and no "
+            "operands"
+        )
         return report.at(node.name, "const.attributes", message)
     if not isinstance(found := scope.attribute_value(value), Elements):
         return None

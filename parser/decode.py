@@ -1,15 +1,20 @@
-"""Decode bytes as UTF-8; bytes that are no text, and marks of a merge, are mistakes with a place, like any others."""
+"""Decode bytes as UTF-8; bytes that are no text, and marks of a merge, are mistakes with a place,
+like any others.
+"""
 
 import codecs
 import re
 
-from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
 
 BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 WIDE = {  # encodings of several bytes a character by the first bytes; the longer ones first
-    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
-}  # fmt: skip
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 MARK = re.compile(
     r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*|\r)?$", re.MULTILINE
 )  # a line that a merge leaves
@@ -19,7 +24,9 @@ CONFLICT = re.compile(
 
 
 def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
-    """The text, with replacement characters, and what is wrong; skips a byte order mark, splits at lone returns."""
+    """The text, with replacement characters, and what is wrong; skips a byte order mark, splits at
+    lone returns.
+    """
     text, at, message = data if isinstance(data, str) else "", None, ""
     if not isinstance(data, str):
         text, at, message = _from_bytes(bytes(data))
@@ -40,9 +47,12 @@ def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
 
 
 def _resolved(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text with blanks for the marks and the second side of each conflict of a merge, and where conflicts are.
+    """The text with blanks for the marks and the second side of each conflict of a merge, and where
+    conflicts are.
 
-    Beside a mark without the others nothing is left of the text, since nobody knows which lines are the program's."""
+    Beside a mark without the others nothing is left of the text, since nobody knows which lines are
+    the program's.
+    """
     conflicts = [m.span() for m in CONFLICT.finditer(text)]
     left = CONFLICT.sub(lambda m: re.sub(".", " ", m[1]) + m[2] + re.sub(".", " ", m[3]), text)
     alone = MARK.search(left)
@@ -82,7 +92,9 @@ def _others(count: int) -> str:
 def untokened(
     source: Source, diagnostics: list[Diagnostic], more: list[Diagnostic]
 ) -> list[Diagnostic]:
-    """The mistakes of a text and those of its tokens, but for tokens that are none because they are no text."""
+    """The mistakes of a text and those of its tokens, but for tokens that are none because they are
+    no text.
+    """
     if diagnostics:
         more = [d for d in more if not source.text.startswith(REPLACEMENT, d.span.start)]
     return [*diagnostics, *more]

@@ -1,7 +1,9 @@
-"""Parse the elements of `dense<...>`: nested lists of numbers to an array of a stated shape and element type.
+"""Parse the elements of `dense<...>`: nested lists of numbers to an array of a stated shape and
+element type.
 
-Regular lists of plain numbers are parsed in a few passes over the text; other lists element by element, which finds the
-place of a mistake."""
+Regular lists of plain numbers are parsed in a few passes over the text; other lists element by
+element, which finds the place of a mistake.
+"""
 
 import re
 from typing import Any
@@ -9,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from ..dialect.builtin import Data, owned
-from ..dialect.ir.cast_arrays import array_of
-from ..dialect.ir.literal_types import fit
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import ElementType
-from ..dialect.spec.op import size_text
+from ..dialect.spec.operator import size_text
+from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.cast_arrays import array_of
+from ..dialect.types.literal_types import fit
+from ..dialect.types.tensor_types import ElementType
 from .syntax_tree import Mistake, Token
 
 _COMMENT = re.compile(r"//[^\n]*")
-# of a repeat that is possessive, Python before 3.11.5 keeps what a last, vain round took: here a comma, and a sign
+# of a repeat that is possessive, Python before 3.11.5 keeps what a last, vain round took: here a
+# comma, and a sign
 _INTEGERS = re.compile(r"\s*-?[0-9]{1,18}\s*(?:,\s*-?[0-9]{1,18}\s*)*+", re.ASCII)
 _NUMBERS = re.compile(
     r"\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*(?:,\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*)*+",
@@ -44,7 +47,9 @@ class Wrong(Exception):
 
 
 def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Data | Mistake:
-    """The data of a `dense<...>` token as an array of the shape and element type, or what is wrong with it."""
+    """The data of a `dense<...>` token as an array of the shape and element type, or what is wrong
+    with it.
+    """
     opening = token.text.index("<") + 1
     body = token.text[opening:-1]
     if "//" in body:
@@ -62,7 +67,9 @@ def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Da
 
 
 def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | None:
-    """The data if it is a regular list of plain numbers that fit; None where a closer look is needed."""
+    """The data if it is a regular list of plain numbers that fit; None where a closer look is
+    needed.
+    """
     if not shape or element.kind not in ("int", "uint", "float") or len(body) < 32:
         return None
     if re.sub(r"[^\[\],]++", "", body) != _brackets(shape):
@@ -146,7 +153,9 @@ class Elements:
         return Wrong(Mistake(code, message, self.offset + start, self.offset + end))
 
     def read(self) -> list[Any]:
-        """All elements in row-major order; lists are checked against the shape as they open and close."""
+        """All elements in row-major order; lists are checked against the shape as they open and
+        close.
+        """
         values: list[Any] = []
         counts: list[int] = []
         rank = len(self.shape)
@@ -170,7 +179,10 @@ class Elements:
                 counts[-1] += 1
             while counts and self.text == "]":
                 if counts[-1] != (wanted := self.shape[len(counts) - 1]):
-                    message = f"expected {wanted} elements in dimension {len(counts) - 1}, got {counts[-1]}"
+                    message = (
+                        f"expected {wanted} elements in dimension {len(counts) - 1}, got "
+                        f"{counts[-1]}"
+                    )
                     raise self.wrong("const.shape", message)
                 counts.pop()
                 if counts:

@@ -1,9 +1,11 @@
 """Broken snippets and what to say about each.
 
-The state in which the parser stops in a snippet, with the token it stops at, tells that the same has happened in a
-program. A line at the margin is `code: message`; under it stand snippets, inside a function after `|`. `...` lets the
-token where the parser stops be any other one, what is in «» may stand there not at all, once or twice, and of ‹a¦b› either
-does. `{got}` is the token. The first snippet that fits wins."""
+The state in which the parser stops in a snippet, with the token it stops at, tells that the same
+has happened in a program. A line at the margin is `code: message`; under it stand snippets, inside
+a function after `|`. `...` lets the token where the parser stops be any other one, what is in «»
+may stand there not at all, once or twice, and of ‹a¦b› either does. `{got}` is the token. The first
+snippet that fits wins.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

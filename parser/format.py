@@ -1,11 +1,14 @@
-"""Format programs: one statement per line, two blanks of indentation; comments and single blank lines are kept.
+"""Format programs: one statement per line, two blanks of indentation; comments and single blank
+lines are kept.
 
-Line breaks inside a statement stay and are indented again. Names, order and the spelling of numbers are not changed."""
+Line breaks inside a statement stay and are indented again. Names, order and the spelling of numbers
+are not changed.
+"""
 
 import re
 from collections.abc import Iterator
 
-from ..dialect.ir.diagnostics import ParseError
+from ..dialect.support.diagnostics import ParseError
 from .build_module import first_token
 from .decode import decode, untokened
 from .lalr_tables import END
@@ -31,7 +34,9 @@ OPERANDS = {
 
 
 def format_text(text: str | bytes, filename: str = "<text>") -> str:
-    """The text in the usual layout; raises ParseError where it is not the language. Types and names are not checked."""
+    """The text in the usual layout; raises ParseError where it is not the language. Types and names
+    are not checked.
+    """
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
     program = reader.read()
@@ -182,7 +187,9 @@ class Layout:
 
 
 def type_text(text: str) -> str:
-    """A type as the printer writes it: blanks around every x where a size has a name, and after commas."""
+    """A type as the printer writes it: blanks around every x where a size has a name, and after
+    commas.
+    """
     text = "".join(text.split())
     if re.search(r"\?[A-Z]", text):
         text = re.sub(r"(?<=[?0-9A-Z_])x", " x ", text)
@@ -193,7 +200,9 @@ _INSIDE = re.compile(r"//[^\n]*|\n|[ \t\r\f]+|[\[\](),]|[^\s\[\](),/]+|/")
 
 
 def dense_text(text: str, column: int) -> str:
-    """A dense constant that begins at a column: its lines are indented under the brackets they stand in."""
+    """A dense constant that begins at a column: its lines are indented under the brackets they
+    stand in.
+    """
     opening = text.index("<") + 1
     out, open_at = "dense<", [column + len("dense<")]
     position = open_at[0]

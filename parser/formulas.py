@@ -1,8 +1,10 @@
-"""Parse printed formulas (`lowering.formulas.printer`).
+"""Parse printed formulas (`lowering.formulas.formula_printer`).
 
     formulas @f(%x: tensor<4xi32>) { %y[%i]: tensor<4xi32> = %x[%i] + 1  return %y }
 
-A constant without values in the text is a further argument. Types of literals follow from context, as in kernels."""
+A constant without values in the text is a further argument. Types of literals follow from context,
+as in kernels.
+"""
 
 from collections.abc import Sequence, Set
 from contextlib import suppress
@@ -12,16 +14,16 @@ import numpy as np
 from lark import Tree
 from lark.exceptions import UnexpectedInput
 
-from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
-from ..dialect.ir.sizes import Dim, Size
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import I1, ElementType
-from ..dialect.notation import expressions as ex
-from ..dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
-from ..dialect.notation.loops import Steps
-from ..dialect.notation.printer import REDUCTIONS
-from ..dialect.notation.scalar_functions import SCALARS
-from ..dialect.notation.traverse import walk
+from ..dialect.kernel_ir import expressions as ex
+from ..dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, Step, View
+from ..dialect.kernel_ir.kernel_printer import REDUCTIONS
+from ..dialect.kernel_ir.loops import Steps
+from ..dialect.kernel_ir.scalar_functions import SCALARS
+from ..dialect.kernel_ir.traverse import walk
+from ..dialect.support.diagnostics import Diagnostic, ParseError, Source, Span
+from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.sizes import Dim, Size
+from ..dialect.types.tensor_types import I1, ElementType
 from .dense_literals import read_dense
 from .kernel_syntax_errors import CODE, explain
 from .kernels import KernelReader, language, unquoted
@@ -34,7 +36,9 @@ _REDUCING = [
 
 
 def parse_formulas(text: str, filename: str = "<formulas>") -> Formulas:
-    """The formulas of a text, not yet verified; raises ParseError with a mistake of each formula that has one."""
+    """The formulas of a text, not yet verified; raises ParseError with a mistake of each formula
+    that has one.
+    """
     source = Source(filename, text)
     try:
         return _Reader(source, 0).formulas(*language().parse(text, start="formulas").children)
@@ -84,7 +88,9 @@ class _Reader(KernelReader):
         )
 
     def step(self, tree: Any) -> Sequence[Step]:
-        """One definition. After a mistake in it what it defines is known, so that those who read it go on."""
+        """One definition. After a mistake in it what it defines is known, so that those who read it
+        go on.
+        """
         known = dict(self.names)
         try:
             return getattr(self, tree.data)(*tree.children)

@@ -2,7 +2,8 @@
 
     "func.func"() ({^bb0(%x: type): ...}) {sym_name = "f", ...} : () -> ()
 
-A "cog.graph" without arguments is a clocked program."""
+A "cog.graph" without arguments is a clocked program.
+"""
 
 from .scope import Report
 from .syntax_tree import (
@@ -27,7 +28,10 @@ def unquoted(report: Report, node: QuotedNode) -> FunctionNode | GraphNode:
     kind = WORDS.get(node.word.text, "function")
     known = {a.name.text: a.value for a in node.attributes}
     if node.word.text not in WORDS:
-        message = f'a function in the generic form is "func.func", and a graph "cog.graph", got {node.word.text[:80]}'
+        message = (
+            'a function in the generic form is "func.func", and a graph "cog.graph", got '
+            f"{node.word.text[:80]}"
+        )
         report.at(node.word, "parse.generic", message)
     elif not isinstance(label := known.get("sym_name", Item(None, 0, 0)).value, str) or not label:
         report.at(

@@ -2,15 +2,16 @@
 
     %y = dali.expr(%x * 2 + 1)  =>  %y.0 = dali.mul %x, 2;  %y = dali.add %y.0, 1
 
-Every operator and call becomes an operation located at its part of the text, verified like any other. Operands are
-evaluated from left to right."""
+Every operator and call becomes an operation located at its part of the text, verified like any
+other. Operands are evaluated from left to right.
+"""
 
 from functools import cache
 from typing import Any
 
-from ..dialect.ir.diagnostics import Span
-from ..dialect.program.function import Operation, Value
-from ..dialect.spec.op import OPERATORS, Operator
+from ..dialect.ir.function import Operation, Value
+from ..dialect.spec.operator import OPERATORS, Operator
+from ..dialect.support.diagnostics import Span
 from .build_operation import build_literal, form_of, operand_count, unknown_operator
 from .scope import Scope
 from .syntax_tree import ExpressionNode, OperationNode, Token
@@ -18,13 +19,17 @@ from .syntax_tree import ExpressionNode, OperationNode, Token
 
 @cache
 def marks(dialect: str) -> dict[tuple[str, int], type[Operator[Any]]]:
-    """The operators of a dialect that expressions write as marks, by the mark and the number of operands."""
+    """The operators of a dialect that expressions write as marks, by the mark and the number of
+    operands.
+    """
     found = [o for o in OPERATORS.values() if o.dialect == dialect and getattr(o, "symbol", "")]
     return {(o.symbol, form_of(o).least): o for o in found if not o.symbol.isidentifier()}  # type: ignore[attr-defined]
 
 
 def build_infix(scope: Scope, node: OperationNode) -> list[Operation]:
-    """The operations of an expression, the last of which gives its results; none where it is broken."""
+    """The operations of an expression, the last of which gives its results; none where it is
+    broken.
+    """
     dialect = node.name.text.removesuffix(".expr")
     made = None
     if marks(dialect):
@@ -82,7 +87,9 @@ class _Building:
         return self.steps if good else None
 
     def apply(self, part: ExpressionNode, operands: list[Any]) -> Value | None:
-        """One operator of operands: values, tokens of values, literals, or None where they are broken."""
+        """One operator of operands: values, tokens of values, literals, or None where they are
+        broken.
+        """
         scope, word = self.scope, part.operator
         name = f"{self.dialect}.{word.text}"
         called = word.type == "NAME"

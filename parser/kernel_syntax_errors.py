@@ -1,21 +1,37 @@
-"""Turn a syntax error in a kernel to a diagnostic: what was expected at the place, or the brace that nothing closes."""
+"""Turn a syntax error in a kernel to a diagnostic: what was expected at the place, or the brace
+that nothing closes.
+"""
 
 import re
 from typing import Any
 
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
-from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
-from ..dialect.ir.suggest import did_you_mean
+from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.support.suggest import did_you_mean
 from ..grammar import read
 
 CODE = "parse.kernel"
 MARKS = {
-    "LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[", "RSQB": "]", "COMMA": ",", "COLON": ":",
-    "EQUAL": "=", "__ANON_0": "->", "__ANON_1": "..", "TENSOR": "a type such as tensor<4xi32>", "VALUE": "%name",
-    "SYMBOL": "a name such as @k", "STRING": "a message in quotes", "INTEGER": "a whole number", "NAME": "a word",
+    "LPAR": "(",
+    "RPAR": ")",
+    "LBRACE": "{",
+    "RBRACE": "}",
+    "LSQB": "[",
+    "RSQB": "]",
+    "COMMA": ",",
+    "COLON": ":",
+    "EQUAL": "=",
+    "__ANON_0": "->",
+    "__ANON_1": "..",
+    "TENSOR": "a type such as tensor<4xi32>",
+    "VALUE": "%name",
+    "SYMBOL": "a name such as @k",
+    "STRING": "a message in quotes",
+    "INTEGER": "a whole number",
+    "NAME": "a word",
     "SIZE": "?N",
-}  # fmt: skip
+}
 GROUPS = (  # tokens that mean one thing together
     ({"_FOR", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"}, {"VALUE"}, "a statement"),
     (
@@ -27,8 +43,12 @@ GROUPS = (  # tokens that mean one thing together
 )
 REREAD = 1 << 20  # characters of a kernel after its mistakes, at most
 STAND_INS = {  # for lines that are left out, by their first word
-    "for": "if 1{", "if": "if 1{", "kernel": "kernel@_()->(){", "loop": "loop@_()->()while carry 0 of(){", "plan": "plan()->()",
-}  # fmt: skip
+    "for": "if 1{",
+    "if": "if 1{",
+    "kernel": "kernel@_()->(){",
+    "loop": "loop@_()->()while carry 0 of(){",
+    "plan": "plan()->()",
+}
 
 
 def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diagnostic:
@@ -61,7 +81,9 @@ def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diag
 def syntax_errors(
     error: UnexpectedInput, source: Source, base: int, end: int, parse: Any
 ) -> list[Diagnostic]:
-    """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for its line."""
+    """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for
+    its line.
+    """
     text, found = source.text[base:end], list[Diagnostic]()
     for _ in range(1 + REREAD // len(text)):
         found.append(explain(error, source, base, end))
@@ -77,7 +99,9 @@ def syntax_errors(
 
 
 def _without_line(text: str, error: UnexpectedInput) -> str:
-    """The text with a stand-in of the same length for the line that is wrong; empty where there is none."""
+    """The text with a stand-in of the same length for the line that is wrong; empty where there is
+    none.
+    """
     at = error.pos_in_stream or 0
     begin, end = text.rfind("\n", 0, at) + 1, f"{text}\n".index("\n", at)
     before = text[begin:at].strip()
@@ -109,7 +133,9 @@ def _expected(terminals: set[str]) -> str:
 
 
 def _unclosed(text: str) -> int | None:
-    """The offset of the brace that nothing closes: the first whose line is indented further than the next `}` that would."""
+    """The offset of the brace that nothing closes: the first whose line is indented further than
+    the next `}` that would.
+    """
     opened: list[tuple[int, int]] = []
     at = 0
     for line in text.splitlines(keepends=True):

@@ -1,7 +1,8 @@
-"""Parse printed kernels (`dialect.notation.printer`), and loops over kernels.
+"""Parse printed kernels (`dialect.kernel_ir.kernel_printer`), and loops over kernels.
 
-Types of parameters, buffers and variables are in the text; the type of a literal follows from its context. Each kernel is
-read on its own: a mistake in one hides none in the next."""
+Types of parameters, buffers and variables are in the text; the type of a literal follows from its
+context. Each kernel is read on its own: a mistake in one hides none in the next.
+"""
 
 import ast
 import re
@@ -14,17 +15,17 @@ from typing import Any, TypeAlias, TypeVar
 
 from lark.exceptions import LarkError, UnexpectedInput
 
-from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span, VerifyError
-from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product, same_size
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
-from ..dialect.notation import expressions as ex, loops as ir
-from ..dialect.notation.affine import affine
-from ..dialect.notation.formulas import Formulas
-from ..dialect.notation.index_bounds import index_bounds
-from ..dialect.notation.plan import Plan
-from ..dialect.notation.printer import PRECEDENCE, Names, tensor_text
-from ..dialect.notation.scalar_functions import SCALARS
+from ..dialect.kernel_ir import expressions as ex, loops as ir
+from ..dialect.kernel_ir.affine import affine
+from ..dialect.kernel_ir.execution_plan import Plan
+from ..dialect.kernel_ir.formulas import Formulas
+from ..dialect.kernel_ir.index_bounds import index_bounds
+from ..dialect.kernel_ir.kernel_printer import PRECEDENCE, Names, tensor_text
+from ..dialect.kernel_ir.scalar_functions import SCALARS
+from ..dialect.support.diagnostics import Diagnostic, ParseError, Source, Span, VerifyError
+from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.sizes import OPERATIONS, Dim, Size, may_be_same, product, same_size
+from ..dialect.types.tensor_types import ELEMENT_TYPES, I1, I64, ElementType
 from ..grammar import read
 from .kernel_syntax_errors import CODE, syntax_errors
 from .link_kernels import link_kernels
@@ -42,7 +43,9 @@ Places: TypeAlias = dict[ir.Statement, Span]
 
 
 def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
-    """The kernels of a text, linked but not yet verified, and the place of each statement; raises with a mistake of each."""
+    """The kernels of a text, linked but not yet verified, and the place of each statement; raises
+    with a mistake of each.
+    """
     source = Source(filename, text)
     found = Scope(source)
     heads = [*_HEAD.finditer(text)]
@@ -255,13 +258,16 @@ class KernelReader:
         body: Formulas | Plan,
         at: Any,
     ) -> None:
-        """Raise ParseError unless a loop is given, and gives, what its body takes and gives at every step, or slices of it."""
+        """Raise ParseError unless a loop is given, and gives, what its body takes and gives at
+        every step, or slices of it.
+        """
         first, carry, end = int(steps.trips is None), steps.carry, steps.carry + steps.scan
         taken, returned = body.arguments, body.results
         gives, counts = len(returned) - first, (len(given) - first, len(found))
         if counts != (len(taken), gives) or end > len(taken) or carry > gives:
             raise self.mistake(
-                f"the body takes {len(taken)} arrays and gives {gives}, got {counts[0]} and {counts[1]}",
+                f"the body takes {len(taken)} arrays and gives {gives}, got {counts[0]} "
+                f"and {counts[1]}",
                 at,
             )
 
@@ -545,7 +551,9 @@ def _split(type: Any) -> tuple[list[str], str]:
 
 
 def index_extent(end: ex.Expr) -> Dim:
-    """The extent of an index whose loop ends at an expression: the greatest value of that, in terms of sizes."""
+    """The extent of an index whose loop ends at an expression: the greatest value of that, in terms
+    of sizes.
+    """
     bound = _greatest(end)
     return ir.UNBOUNDED if bound is None else max(bound, 0) if isinstance(bound, int) else bound
 

@@ -1,4 +1,6 @@
-"""Tokens to syntax nodes by the grammar's tables. The stacks are open: what reports mistakes looks into them and changes them."""
+"""Tokens to syntax nodes by the grammar's tables. The stacks are open: what reports mistakes looks
+into them and changes them.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -61,7 +63,9 @@ class Parser:
         return action is not None
 
     def settle(self) -> None:
-        """Takes what was read for what alone it can be, unless a type follows: `[1` for the beginning of a list."""
+        """Takes what was read for what alone it can be, unless a type follows: `[1` for the
+        beginning of a list.
+        """
         states, values = self.states, self.values
         while True:
             actions = [a for kind, a in self.row.items() if kind != "ASCRIPTION"]

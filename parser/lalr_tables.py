@@ -1,7 +1,10 @@
-"""The grammar as tables: what the lexer looks for, what each rule makes of its parts, and what to do in each state of the parser.
+"""The grammar as tables: what the lexer looks for, what each rule makes of its parts, and what to
+do in each state of the parser.
 
-They lie beside this file, so that no program has to wait until they are made; `python -m cvm.parser.lalr_tables` makes
-them again through Lark, from the grammar alone, and a test says where that was forgotten."""
+They lie beside this file, so that no program has to wait until they are made; `python -m
+cvm.parser.lalr_tables` makes them again through Lark, from the grammar alone, and a test says where
+that was forgotten.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..dialect.ir.files import write_file
+from ..dialect.support.files import write_file
 from ..grammar import read
 
 END = "$END"
@@ -22,8 +25,10 @@ Part = (
 
 @dataclass(frozen=True)
 class Rule:
-    """origin: size parts. `makes` names the method that turns the kept parts (all of them without `keep`) into a node; rules for
-    repetition have none and keep a list. A `single` rule with one part is that part."""
+    """origin: size parts. `makes` names the method that turns the kept parts (all of them without
+    `keep`) into a node; rules for repetition have none and keep a list. A `single` rule with one
+    part is that part.
+    """
 
     origin: str
     size: int
@@ -34,7 +39,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Tables:
-    """Actions by state and symbol: n goes to state n, -1 - n reduces by rule n; terminals in order of trial."""
+    """Actions by state and symbol: n goes to state n, -1 - n reduces by rule n; terminals in order
+    of trial.
+    """
 
     terminals: Sequence[tuple[str, str]]
     keywords: Mapping[str, str]
@@ -94,7 +101,9 @@ def make(text: str) -> Tables:
 
 
 def _in_order(table: Any) -> list[Any]:
-    """The states as they are found from the first one on, which does not depend on how Lark counts them."""
+    """The states as they are found from the first one on, which does not depend on how Lark counts
+    them.
+    """
     found = {table.start_states["start"]: None}
     waiting = list(found)
     while waiting:

@@ -1,4 +1,6 @@
-"""Text to tokens: the terminals of the grammar in one regular expression. Every character belongs to some token."""
+"""Text to tokens: the terminals of the grammar in one regular expression. Every character belongs
+to some token.
+"""
 
 import re
 from collections.abc import Iterator
@@ -51,7 +53,9 @@ class Scanner:
             yield Token(kind, word, match.start(), match.end())
 
     def matches(self, text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-        """The match of each token. From `dialect.expr(` to the matching parenthesis there are no comments."""
+        """The match of each token. From `dialect.expr(` to the matching parenthesis there are no
+        comments.
+        """
         while start < end:
             position = end
             for match in self.pattern.finditer(text, start, end):

@@ -2,25 +2,30 @@
 
     kernel @a(%x) -> (%t), kernel @b(%t) -> (%y)  =>  a plan from %x to %t and %y
 
-An array is an argument if a kernel reads it before any writes it, and a result if a kernel writes it, unless the text
-declares what is. One that is both is updated in place."""
+An array is an argument if a kernel reads it before any writes it, and a result if a kernel writes
+it, unless the text declares what is. One that is both is updated in place.
+"""
 
 from collections.abc import Mapping, Sequence
 
-from ..dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, VerifyError
-from ..dialect.ir.sizes import atoms_of, in_order, may_be_same, product
-from ..dialect.notation.expressions import Extent, Tensor
-from ..dialect.notation.loops import Alloc, Kernel, Loop, nodes, statements
-from ..dialect.notation.plan import Plan, reads_and_writes
-from ..dialect.notation.printer import Names, tensor_text
+from ..dialect.kernel_ir.execution_plan import Plan, reads_and_writes
+from ..dialect.kernel_ir.expressions import Extent, Tensor
+from ..dialect.kernel_ir.kernel_printer import Names, tensor_text
+from ..dialect.kernel_ir.loops import Alloc, Kernel, Loop, nodes, statements
+from ..dialect.support.diagnostics import NOWHERE, Diagnostic, Span, VerifyError
+from ..dialect.types.sizes import atoms_of, in_order, may_be_same, product
 
 
 def link_kernels(
-    kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor], sides: Sequence[Sequence[Tensor]] = ((), ()),
+    kernels: Sequence[Kernel],
+    declared: Mapping[Tensor, Tensor],
+    sides: Sequence[Sequence[Tensor]] = ((), ()),
     at: Span = NOWHERE,
-) -> Plan:  # fmt: skip
-    """The plan of kernels in order, with `declared` views; an array on whose type kernels disagree is several. `sides` are
-    the arguments and results, if the text declares them, as it does in the body of a loop, `at` its name."""
+) -> Plan:
+    """The plan of kernels in order, with `declared` views; an array on whose type kernels disagree
+    is several. `sides` are the arguments and results, if the text declares them, as it does in the
+    body of a loop, `at` its name.
+    """
     known: dict[str, Tensor] = {}
     views: dict[Tensor, Tensor] = {}
     conflicting: list[Tensor] = []
@@ -57,7 +62,9 @@ def link_kernels(
 
 
 def check_names(plan: Plan) -> None:
-    """Raise VerifyError if a name is that of two arrays, so that a call could not tell them apart."""
+    """Raise VerifyError if a name is that of two arrays, so that a call could not tell them
+    apart.
+    """
     own = [t for k in plan.kernels for t in k.parameters if t not in plan.views]
     own = [
         *(t for t in (*plan.arguments, *plan.results) if t not in own),

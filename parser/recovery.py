@@ -1,13 +1,15 @@
 """Parse with error recovery: tokens to syntax nodes, continuing after every mistake.
 
-A mistake is reported once; then the parser drops the broken argument, statement or head from its stack, skips to where
-the next one can begin, and shifts a BROKEN_* token for the skipped text (panic mode with error productions)."""
+A mistake is reported once; then the parser drops the broken argument, statement or head from its
+stack, skips to where the next one can begin, and shifts a BROKEN_* token for the skipped text
+(panic mode with error productions).
+"""
 
 from collections.abc import Iterator
 from functools import cache
 
-from ..dialect.ir.compilation_context import too_many
-from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.support.compilation_context import too_many
+from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
 from .error_examples import Known, by_state
 from .lalr import Parser, Stuck
 from .lalr_tables import END, tables
@@ -135,7 +137,9 @@ class Reader:
         self.feed(kind, token.start, token.start)
 
     def skip(self, token: Token) -> None:
-        """Puts a broken part in place of what was read of it and what is left of it from this token on."""
+        """Puts a broken part in place of what was read of it and what is left of it from this token
+        on.
+        """
         ahead = Ahead(self.source, token, iter(self.stream))
         states, values, rows = self.parser.states, self.parser.values, self.parser.rows
         for depth in range(len(states), 0, -1):
@@ -156,7 +160,9 @@ class Reader:
         raise AssertionError("an item may be broken at the start of a program")
 
     def say(self, mistake: Diagnostic) -> None:
-        """Adds a mistake, the first at its place; after too many the rest of the text is not read."""
+        """Adds a mistake, the first at its place; after too many the rest of the text is not
+        read.
+        """
         if self.diagnostics and self.diagnostics[-1].span.start == mistake.span.start:
             return
         if mistake.code == "parse.character" and not mistake.span.text[:1].isascii():

@@ -1,10 +1,12 @@
-"""Resynchronize after a syntax error: for each kind of broken construct, the next token at which one can begin."""
+"""Resynchronize after a syntax error: for each kind of broken construct, the next token at which
+one can begin.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from ..dialect.ir.diagnostics import Source
+from ..dialect.support.diagnostics import Source
 from .lalr_tables import END
 from .syntax_tree import ConstantNode, FunctionNode, GraphNode, OperationNode, QuotedNode, Token
 
@@ -30,7 +32,9 @@ class Ahead:
         return self.source.on_new_line(self[n].start)
 
     def begins_statement(self, n: int, depth: int) -> bool:
-        """Test whether the token certainly begins a statement, given the open brackets before it."""
+        """Test whether the token certainly begins a statement, given the open brackets before
+        it.
+        """
         token = self[n]
         if token.type in ("RESULT", "RETURN"):
             return self.on_new_line(n)
@@ -48,7 +52,9 @@ class Ahead:
         )
 
     def block_end(self, n: int) -> int:
-        """The token after the block of statements that begins here, or n where no block is followed by more of the body."""
+        """The token after the block of statements that begins here, or n where no block is followed
+        by more of the body.
+        """
         depth = 0
         for end in range(n, n + 1000 * self.begins_body(n)):
             kind = self[end].type

@@ -1,6 +1,8 @@
 """Scopes: the names defined in one function, and mistakes about them.
 
-A value whose definition failed remains known without a type, so that its uses report nothing more."""
+A value whose definition failed remains known without a type, so that its uses report nothing
+more.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,12 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from ..dialect.builtin import Elements
-from ..dialect.ir.compilation_context import too_many
-from ..dialect.ir.constant_files import Files
-from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import Type
-from ..dialect.program.function import Value
+from ..dialect.ir.function import Value
+from ..dialect.support.compilation_context import too_many
+from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.constant_files import Files
+from ..dialect.types.tensor_types import Type
 from .dense_literals import read_dense
 from .syntax_tree import (
     ConstantNode,
@@ -76,7 +78,9 @@ class Scope:
     def define(
         self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None
     ) -> Value:
-        """A new value; a second one of the same name is a mistake, and what the name means after it is left open."""
+        """A new value; a second one of the same name is a mistake, and what the name means after it
+        is left open.
+        """
         value = Value(token.name, type, self.report.span(token), attributes)
         if (first := self.values.pop(token.name, None)) is not None:
             message = f"a value is defined once, but {token.text} is defined twice"
@@ -116,7 +120,9 @@ class Scope:
         return {r.name: r for s in statements for r in s.results}
 
     def wrong_operand(self, item: Item, mistake: Mistake) -> None:
-        """Reports what is wrong with a literal operand; a word may be the name of a value without its %."""
+        """Reports what is wrong with a literal operand; a word may be the name of a value without
+        its %.
+        """
         word = self.report.source.text[item.start : item.end]
         if mistake.code == "parse.word" and word in self.values:
             mistake = mistake._replace(

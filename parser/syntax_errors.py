@@ -1,11 +1,13 @@
-"""Diagnostics for unexpected tokens: the message from the table of mistakes, or the expected tokens."""
+"""Diagnostics for unexpected tokens: the message from the table of mistakes, or the expected
+tokens.
+"""
 
 import re
 import unicodedata
 
-from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.spec.op import OPERATORS
+from ..dialect.spec.operator import OPERATORS
+from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.support.suggest import did_you_mean
 from .error_examples import Known, Said
 from .lalr import Parser
 from .lalr_tables import END
@@ -60,7 +62,10 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     if token.type == "NAME" and (
         number := re.search(r"[0-9.]+$", source.text[max(0, token.start - 40) : token.start])
     ):
-        message = f"a number is of digits and a point, with no other marks, got {number[0]}{token.text[:40]}"
+        message = (
+            "a number is of digits and a point, with no other marks, got "
+            f"{number[0]}{token.text[:40]}"
+        )
         return Diagnostic(
             message, Span(source, token.start - len(number[0]), token.end), "parse.number"
         )
@@ -128,7 +133,9 @@ def opening(source: Source, parser: Parser, token: Token) -> tuple[Note, ...]:
 
 
 def open_bracket(parser: Parser, token: Token) -> Token | None:
-    """The innermost bracket that is open at a token, if it is not around statements or functions."""
+    """The innermost bracket that is open at a token, if it is not around statements or
+    functions.
+    """
     found: list[Token | None] = [None]
     for value, state in zip(parser.values, parser.states[1:], strict=True):
         if value is token:
@@ -203,11 +210,26 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("func or graph", "FUNC GRAPH", "STRING"),
 )
 WORDS = {
-    "VALUE": "%name", "SYMBOL": "@name", "STRING": "a string", "INTEGER": "a number", "OPERATOR": "an operator",
-    "NAME": "a name", "DENSE": "dense<...>", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'",
-    "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "ARROW": "'->'", "FILE": "file",
+    "VALUE": "%name",
+    "SYMBOL": "@name",
+    "STRING": "a string",
+    "INTEGER": "a number",
+    "OPERATOR": "an operator",
+    "NAME": "a name",
+    "DENSE": "dense<...>",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "COMMA": "','",
+    "COLON": "':'",
+    "EQUAL": "'='",
+    "ARROW": "'->'",
+    "FILE": "file",
     END: "the end of the text",
-}  # fmt: skip
+}
 
 
 def wanted(expected: set[str]) -> str:

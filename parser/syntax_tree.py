@@ -5,7 +5,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Token:
-    """A word or mark of the text; `type` is the grammar's name for it. A BROKEN_* token covers what could not be read."""
+    """A word or mark of the text; `type` is the grammar's name for it. A BROKEN_* token covers what
+    could not be read.
+    """
 
     __slots__ = ("end", "start", "text", "type")
 
@@ -25,7 +27,9 @@ class Token:
 
 
 class Mistake(NamedTuple):
-    """Something wrong with what stands at an offset; becomes a diagnostic when the program is built."""
+    """Something wrong with what stands at an offset; becomes a diagnostic when the program is
+    built.
+    """
 
     code: str
     message: str
@@ -34,7 +38,9 @@ class Mistake(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A literal or attribute value (or its Mistake), its place, and the element type stated, as in `3 : i64`."""
+    """A literal or attribute value (or its Mistake), its place, and the element type stated, as in
+    `3 : i64`.
+    """
 
     value: Any
     start: int
@@ -66,7 +72,9 @@ OperandNode: TypeAlias = Token | Item
 
 
 class ExpressionNode(NamedTuple):
-    """A part of an infix expression: an operator's mark, or the name of a function, and what it is applied to."""
+    """A part of an infix expression: an operator's mark, or the name of a function, and what it is
+    applied to.
+    """
 
     operator: Token
     operands: list[Any]  # ExpressionNode, Item or the token of a value
@@ -76,9 +84,12 @@ class ExpressionNode(NamedTuple):
 
 @dataclass(slots=True)
 class OperationNode:
-    """An operation in any of its forms. `name` is the token with the operator's name, quoted in the generic form.
+    """An operation in any of its forms. `name` is the token with the operator's name, quoted in the
+    generic form.
 
-    In infix form, `name` is the token `dialect.expr` and `expression` what stands in its parentheses."""
+    In infix form, `name` is the token `dialect.expr` and `expression` what stands in its
+    parentheses.
+    """
 
     name: Token
     operands: list[OperandNode] = field(default_factory=list)
@@ -131,7 +142,9 @@ class ArgumentNode:
 
 @dataclass(slots=True)
 class FunctionNode:
-    """A function; `name` is None and `arguments` holds a BrokenNode where its head could not be read."""
+    """A function; `name` is None and `arguments` holds a BrokenNode where its head could not be
+    read.
+    """
 
     word: Token
     name: Token | None

@@ -4,9 +4,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..dialect.ir.sizes import Dim, Size
-from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import (
+from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.sizes import Dim, Size
+from ..dialect.types.tensor_types import (
     ELEMENT_TYPES,
     MAX_RANK,
     MAX_SIZE,
@@ -18,12 +18,38 @@ from ..dialect.ir.types import (
 from .syntax_tree import Mistake, Token
 
 HABITS = {  # what the element types are called elsewhere
-    "bool": "i1", "int": "i32", "long": "i64", "index": "i64", "ui1": "i1", "u1": "i1",
-    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "si8": "i8", "si16": "i16", "si32": "i32", "si64": "i64",
-    "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "u8": "ui8", "u16": "ui16", "u32": "ui32",
-    "u64": "ui64", "half": "f16", "float": "f32", "double": "f64", "float16": "f16", "float32": "f32", "float64": "f64",
-    "bfloat16": "bf16", "complex64": "complex<f32>", "complex128": "complex<f64>",
-}  # fmt: skip
+    "bool": "i1",
+    "int": "i32",
+    "long": "i64",
+    "index": "i64",
+    "ui1": "i1",
+    "u1": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "si8": "i8",
+    "si16": "i16",
+    "si32": "i32",
+    "si64": "i64",
+    "uint8": "ui8",
+    "uint16": "ui16",
+    "uint32": "ui32",
+    "uint64": "ui64",
+    "u8": "ui8",
+    "u16": "ui16",
+    "u32": "ui32",
+    "u64": "ui64",
+    "half": "f16",
+    "float": "f32",
+    "double": "f64",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "bfloat16": "bf16",
+    "complex64": "complex<f32>",
+    "complex128": "complex<f64>",
+}
 
 _BLANK = re.compile(r"\s*")
 _DIM = re.compile(r"(\d+|\?\s*[A-Z][A-Z0-9_]*|\?)\s*(?=[x>])", re.ASCII)

@@ -26,14 +26,20 @@ pytest_plugins = ["cvm.testing.pytest_plugin"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    help = "run all: every recorded case, more random examples, and the slow tests, such as those that install packages"
+    help = (
+        "run all: every recorded case, more random examples, and the slow tests, such as those "
+        "that install packages"
+    )
     parser.addoption("--all", action="store_true", help=help)
     parser.addoption(
         "--every-case",
         action="store_true",
         help="with --all, every recorded case on every forced path too",
     )
-    help = "leave the sizes of every conformance case open, too, beside pages whose access ends the process"
+    help = (
+        "leave the sizes of every conformance case open, too, beside pages whose access ends "
+        "the process"
+    )
     parser.addoption("--guard-pages", action="store_true", help=help)
 
 
@@ -84,7 +90,9 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 def cache_of_its_own(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Give each test a cache of its own, since settings of the compiler that tests change are not part of keys."""
+    """Give each test a cache of its own, since settings of the compiler that tests change are not
+    part of keys.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if "monkeypatch" in request.fixturenames:
             patch.setenv("CVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
@@ -93,14 +101,18 @@ def cache_of_its_own(
 
 @pytest.fixture
 def tune() -> Iterator[Callable[..., None]]:
-    """Sets tuning parameters of the processor that the rest of the test compiles for: `tune(packed_rows=1)`."""
+    """Sets tuning parameters of the processor that the rest of the test compiles for:
+    `tune(packed_rows=1)`.
+    """
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(tuned(**settings))
 
 
 @pytest.fixture
 def compile_for() -> Iterator[Callable[..., None]]:
-    """Describes the processor that the rest of the test compiles for: `compile_for(l3_bytes=2)` has hardly any cache."""
+    """Describes the processor that the rest of the test compiles for: `compile_for(l3_bytes=2)` has
+    hardly any cache.
+    """
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(
             compiling_for(described(Processor(), **settings))

@@ -1,1 +1,3 @@
-"""The commands of the command line, one a module: each takes the parsed options and gives the exit status."""
+"""The commands of the command line, one a module: each takes the parsed options and gives the exit
+status.
+"""

@@ -1,4 +1,6 @@
-"""`cvm build`: functions of a program to an object file or a library, and its declarations for C, C++ and Rust."""
+"""`cvm build`: functions of a program to an object file or a library, and its declarations for C,
+C++ and Rust.
+"""
 
 import shutil
 import subprocess
@@ -9,13 +11,13 @@ from pathlib import Path
 
 import cvm
 from cvm.cli import Usage, named_processor
-from cvm.commands.io import load, write
-from cvm.commands.read_level import parsed_sizes
-from cvm.dialect.ir.files import write_file
-from cvm.dialect.ir.sizes import Size
+from cvm.dialect.support.files import write_file
+from cvm.dialect.types.sizes import Size
 from cvm.importers.exactness import require
 from cvm.jit.compile import find
 from cvm.jit.options import CompileOptions
+from cvm.terminal.files import load, write
+from cvm.terminal.read_program import parsed_sizes
 
 SHARED = (".so", ".dylib")
 LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
@@ -53,7 +55,8 @@ def build(options: Namespace) -> int:
     processors = [named_processor(name, options.triple) for name in options.cpus.split(",")]
     if len(processors) > 1 and path.suffix == ".o":
         raise Usage(
-            "--cpu: several processors make several object files; -o makes a library of them, .a or .so"
+            "--cpu: several processors make several object files; -o makes a library of "
+            "them, .a or .so"
         )
     prefix, level = path.stem.removeprefix("lib"), CompileOptions(options.optimize)
     program = built(module, entries, prefix, sizes, level, processors)

@@ -1,9 +1,12 @@
-"""`cvm check`: verify programs, and print `ok` or all mistakes and warnings; with `--overflow` also possible overflows, with
-`--exact-as` how exact each operator of a model is. `cvm verify`: check a certificate of that, on any target.
+"""`cvm check`: verify programs, and print `ok` or all mistakes and warnings; with `--overflow` also
+possible overflows, with `--exact-as` how exact each operator of a model is. `cvm verify`: check a
+certificate of that, on any target.
 
-A certificate is JSON: the digests of a model's file, of its program, and of the results of calls with seeded inputs, the verdict on
-every operator, the program that verdicts were tested against, and the versions that it was made
-with. To verify it compares cvm with cvm; the other program is not run."""
+A certificate is JSON: the digests of a model's file, of its program, and of the results of calls
+with seeded inputs, the verdict on every operator, the program that verdicts were tested against,
+and the versions that it was made with. To verify it compares cvm with cvm; the other program is not
+run.
+"""
 
 import hashlib
 import json
@@ -18,19 +21,19 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.display import digest
-from cvm.commands.inputs import UNKNOWN
-from cvm.commands.io import load, read, shown, write
-from cvm.commands.read_level import read_level, warnings_of
 from cvm.commands.run import named
-from cvm.diagnostic_output import as_json, as_sarif, show
-from cvm.dialect.ir.diagnostics import Source, Span, counted
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.notation.formulas import Formulas
-from cvm.dialect.program.function import Value
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.function import Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.formulas import Formulas
+from cvm.dialect.support.diagnostics import Source, Span, counted
+from cvm.dialect.types.sizes import Size
 from cvm.importers.exactness import REFERENCES, summary, verdicts
 from cvm.lowering.formulas.overflow_warnings import possible_overflows
+from cvm.terminal.arguments import UNKNOWN
+from cvm.terminal.diagnostics import as_json, as_sarif, show
+from cvm.terminal.display import digest
+from cvm.terminal.files import load, read, shown, write
+from cvm.terminal.read_program import read_level, warnings_of
 
 FORMAT = "cvm certificate 1"
 SEEDS = 3  # of calls
@@ -40,7 +43,9 @@ EMPTY = (
 
 
 def check(options: Namespace) -> int:
-    """Prints what is found; 1 where something is a mistake, may overflow, or is warned of under `--werror`."""
+    """Prints what is found; 1 where something is a mistake, may overflow, or is warned of under
+    `--werror`.
+    """
     by_kind: dict[str, list[cvm.Diagnostic]] = {"warning": [], "possible overflow": [], "error": []}
     bounded = 0
     if options.output and (not options.exact_as or len(options.programs) > 1):
@@ -158,7 +163,9 @@ def statement(module: Module, name: str, reference: str, target: Any) -> dict[st
 
 
 def seeded(arguments: Sequence[Value], seed: int) -> list[np.ndarray]:
-    """Inputs that depend on the seed alone: of integers of up to 16 bits all values, of wider ones 0 to 127, and floats in [-4, 4)."""
+    """Inputs that depend on the seed alone: of integers of up to 16 bits all values, of wider ones
+    0 to 127, and floats in [-4, 4).
+    """
     arrays: list[np.ndarray] = []
     for a in arguments:
         element = a.known_type.element

@@ -1,5 +1,7 @@
-"""`cvm cost`: the operations and bytes of a call by operation and by kernel, and the roofline of this machine: its memory
-bandwidth and its rate of float operations, measured once by two kernels; and a drawing of it."""
+"""`cvm cost`: the operations and bytes of a call by operation and by kernel, and the roofline of
+this machine: its memory bandwidth and its rate of float operations, measured once by two kernels;
+and a drawing of it.
+"""
 
 import json
 import math
@@ -15,14 +17,14 @@ import numpy as np
 import cvm
 from cvm.cli import Usage
 from cvm.commands.cost_on_gpu import cost_on_gpu
-from cvm.commands.display import columns, timed
-from cvm.commands.io import page, suffix_of, write
-from cvm.commands.read_level import compiled, parsed_sizes, read_kernels, read_level
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.module import Module
 from cvm.jit.cache import disk_cache
 from cvm.jit.host_processor import host_name, host_processor
 from cvm.jit.options import CompileOptions
 from cvm.lowering.analysis.count_operations import Cost
+from cvm.terminal.display import columns, timed
+from cvm.terminal.files import page, suffix_of, write
+from cvm.terminal.read_program import compiled, parsed_sizes, read_kernels, read_level
 
 LONGEST = 60  # letters of a name in the table
 ROUNDS = 10  # of which the fastest counts
@@ -118,9 +120,13 @@ def table(costs: Mapping[str, Cost], roof: "Roofline") -> Iterator[str]:
         for function, n in sorted(kernels.functions.items(), key=lambda i: -i[1])
     )
     yield f"kernels: {done or 'no operations'}"
-    yield f"memory at once: {kernels.memory:,} bytes, of which {kernels.workspace:,} hold intermediate arrays"
     yield (
-        f"{roof.machine}, {roof.threads} threads: {rate_text(roof.operations)}op/s and {rate_text(roof.bytes)}B/s at most; "
+        f"memory at once: {kernels.memory:,} bytes, of which {kernels.workspace:,} hold "
+        "intermediate arrays"
+    )
+    yield (
+        f"{roof.machine}, {roof.threads} threads: {rate_text(roof.operations)}op/s and "
+        f"{rate_text(roof.bytes)}B/s at most; "
         f"memory is the limit below {roof.ridge:.3g} op/B"
     )
 
@@ -190,7 +196,9 @@ def rate_text(rate: float) -> str:
 
 
 def svg(roof: Roofline, points: Sequence[Point]) -> str:
-    """The roofline, both axes logarithmic: of each kernel a dot at its rate, or a ring at the most that it can reach."""
+    """The roofline, both axes logarithmic: of each kernel a dot at its rate, or a ring at the most
+    that it can reach.
+    """
     shown = [p for p in points if p.intensity > 0]
     low = math.floor(math.log10(min([roof.ridge / 30, *(p.intensity / 2 for p in shown)])))
     high = math.ceil(math.log10(max([roof.ridge * 10, *(p.intensity * 1.5 for p in shown)])))
@@ -211,7 +219,8 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
 
     def line(kind: str, a: Place, b: Place) -> None:
         parts.append(
-            f'<line class="{kind}" x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}"/>'
+            f'<line class="{kind}" x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" '
+            f'y2="{b[1]:.1f}"/>'
         )
 
     def text(at: Place, said: str, anchor: str = "middle", kind: str = "tick") -> None:
@@ -245,8 +254,12 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
         labels.append((at[0], label))
         said = escape(f"{p.name}: {p.intensity:.3g} op/B, {rate_text(rate)}op/s{more}")
         parts.append(
-            f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"><title>{said}</title></circle>'
+            f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" '
+            f'r="4.5"><title>{said}</title></circle>'
         )
         text((at[0] + 9, label), p.name, "start", "label")
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="roofline" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}">'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="roofline" viewBox="0 0 {WIDTH:g} '
+        f'{HEIGHT:g}" width="{WIDTH:g}">'
+    )
     return "\n".join([head, f"<style>\n{page('roofline.css')}</style>", *parts, "</svg>"]) + "\n"

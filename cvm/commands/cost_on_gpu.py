@@ -1,15 +1,16 @@
-"""`cvm cost --target cuda`: what each kernel asks of a GPU, counted by the emulator, and how long a model of the machines
-says that it takes at least. The model was not checked on a device."""
+"""`cvm cost --target cuda`: what each kernel asks of a GPU, counted by the emulator, and how long a
+model of the machines says that it takes at least. The model was not checked on a device.
+"""
 
 import json
 from argparse import Namespace
 from typing import Any
 
-from cvm.commands.display import columns
-from cvm.commands.inputs import random_arrays
-from cvm.commands.read_level import Level, compiled, parsed_sizes
-from cvm.jit.cuda.machine_model import LAUNCH, MEMORY, SECTOR, WARP, resources
+from cvm.jit.cuda.gpu_cost_model import LAUNCH, MEMORY, SECTOR, WARP, resources
 from cvm.jit.options import CompileOptions
+from cvm.terminal.arguments import random_arrays
+from cvm.terminal.display import columns
+from cvm.terminal.read_program import Level, compiled, parsed_sizes
 
 
 def cost_on_gpu(program: Level, options: Namespace) -> int:
@@ -33,14 +34,16 @@ def cost_on_gpu(program: Level, options: Namespace) -> int:
         lines.append((*times, " / ".join(limits), *(f"{n:,}" for n in numbers), name))
     print("\n".join(columns(lines, ">><>>>>><")))
     print(
-        f"a launch by itself takes {LAUNCH * 1e6:g} us; all times are at least, of a model not checked on a device"
+        f"a launch by itself takes {LAUNCH * 1e6:g} us; all times are at least, of a model "
+        "not checked on a device"
     )
     return 0
 
 
 def predictions(f: Any, sizes: dict[str, int]) -> list[dict[str, Any]]:
-    """The launches and counts of each kernel of a call with random arguments, and of each device the seconds of a launch,
-    and those that each resource is busy."""
+    """The launches and counts of each kernel of a call with random arguments, and of each device
+    the seconds of a launch, and those that each resource is busy.
+    """
     f.cost(**sizes)  # which refuses sizes that no argument has
     known = {
         d.name: 1 for t in f.head.argument_types for d in t.array_shape if not isinstance(d, int)

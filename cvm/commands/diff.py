@@ -1,9 +1,11 @@
-"""`cvm diff`: the first operation whose values differ between two targets, programs or pipelines, or from saved arrays.
+"""`cvm diff`: the first operation whose values differ between two targets, programs or pipelines,
+or from saved arrays.
 
 In: two sides, each a program, the passes it goes through and the target that runs it. Every value
 of an operation that both sides have becomes a result; arguments are then made as small as the
 difference allows. Values are paired by their positions where two files have the same operations,
-whatever their names, else by name."""
+whatever their names, else by name.
+"""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,19 +18,19 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.display import shown
-from cvm.commands.inputs import inputs, load as load_arrays, random_arrays
 from cvm.commands.opt import text_after
-from cvm.commands.read_level import Level, compiled, entries, read_level, signature
 from cvm.commands.run import named
 from cvm.dialect.builtin import Const
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import kind_of
-from cvm.dialect.ir.unify import agree
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.program.function import Function, Graph, Value
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.function import Function, Graph, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import kind_of
+from cvm.dialect.types.unify import agree
 from cvm.jit.compile import find
+from cvm.terminal.arguments import inputs, load as load_arrays, random_arrays
+from cvm.terminal.display import shown
+from cvm.terminal.read_program import Level, compiled, entries, read_level, signature
 
 TRIES = 400  # calls that making the arguments small may take
 Arrays = list[np.ndarray]
@@ -66,7 +68,9 @@ class Side:
         return function
 
     def values(self) -> dict[str, Value]:
-        """The values that can be compared, by name, in the order of the operations: of kernels, the arrays they write."""
+        """The values that can be compared, by name, in the order of the operations: of kernels, the
+        arrays they write.
+        """
         function = self.function
         computed = [
             r for o in function.operations if not isinstance(o.operator, Const) for r in o.results
@@ -135,7 +139,8 @@ def _pairs(a: Side, b: Side) -> dict[str, str]:
     """The names of the values that are compared, on one side and on the other.
 
     Of two files with equal sequences of operations every value; otherwise those of one name, and
-    results in their order; where no name is shared, the longest common sequences of operations."""
+    results in their order; where no name is shared, the longest common sequences of operations.
+    """
     own, results = a.values(), [r.name for r in a.function.results]
     if b.saved is not None:
         named = {n: n for n in own if n in b.saved}
@@ -175,7 +180,8 @@ def _unnamed(value: Value) -> object:
 def _places(caller: Side, callee: Side) -> Sequence[int]:
     """The arguments of one side in the other's order: by position if types agree, else by name.
 
-    Kernels have their arrays in the order in which they use them: by name first."""
+    Kernels have their arrays in the order in which they use them: by name first.
+    """
     given, wanted = caller.function.arguments, callee.function.arguments
     names = [v.name for v in given]
     by_name = [names.index(v.name) for v in wanted] if {*names} == {v.name for v in wanted} else []
@@ -282,7 +288,9 @@ def _explain(a: Side, b: Side, pairs: Mapping[str, str], arrays: Arrays, ulps: i
 def first_difference(
     a: Values, b: Values, ulps: int = 0, kernels: bool = False
 ) -> Difference | None:
-    """The first value, in the order of the first side, with elements more than some units in the last place apart."""
+    """The first value, in the order of the first side, with elements more than some units in the
+    last place apart.
+    """
     for name, x in a.items():
         if name not in b:
             continue
@@ -307,7 +315,9 @@ def first_difference(
 
 
 def distance(x: Any, y: Any) -> np.ndarray:
-    """The count of numbers between the elements, NaN being equal to NaN, and 0.0 one apart from -0.0."""
+    """The count of numbers between the elements, NaN being equal to NaN, and 0.0 one apart from
+    -0.0.
+    """
     if x.dtype.kind == "c":
         return np.maximum(distance(x.real, y.real), distance(x.imag, y.imag))
     if kind_of(x.dtype) != "f":
@@ -342,7 +352,10 @@ def _text(a: Side, b: Side, first: Difference, arrays: Arrays, other: str) -> It
         if first.ulps is None or first.ulps >= 2**63
         else f", {first.ulps} ulp{'s' * (first.ulps != 1)} apart"
     )
-    yield f"{place} differs at {list(first.index)}: {values[0]} on {a.label}, {values[1]} on {b.label}{apart}"
+    yield (
+        f"{place} differs at {list(first.index)}: {values[0]} on {a.label}, {values[1]} on "
+        f"{b.label}{apart}"
+    )
     yield f"{first.count} of {first.size} elements differ; arguments that show it:"
     for argument, array in zip(a.function.arguments, arrays, strict=True):
         yield shown(f"%{argument.name}", array)
@@ -351,9 +364,11 @@ def _text(a: Side, b: Side, first: Difference, arrays: Arrays, other: str) -> It
 def smallest(
     function: Function, arrays: Arrays, differs: Callable[[Arrays], object], tries: int = TRIES
 ) -> Arrays:
-    """Arguments as small as the difference allows: fewer elements along open sizes, then zeros, ones, and whole numbers.
+    """Arguments as small as the difference allows: fewer elements along open sizes, then zeros,
+    ones, and whole numbers.
 
-    `differs` gives None for arguments that do not show it."""
+    `differs` gives None for arguments that do not show it.
+    """
     left = iter(range(tries))
 
     def shows(candidate: Arrays) -> bool:

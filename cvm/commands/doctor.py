@@ -1,6 +1,8 @@
-"""`cvm doctor`: versions, the processor, targets, the cache and extras of this installation, and how to get what is missing.
+"""`cvm doctor`: versions, the processor, targets, the cache and extras of this installation, and
+how to get what is missing.
 
-`cvm cache info` and `cvm cache clear`: the disk cache of compiled code."""
+`cvm cache info` and `cvm cache clear`: the disk cache of compiled code.
+"""
 
 import importlib.util
 import os
@@ -57,18 +59,27 @@ def cache_lines() -> Iterator[str]:
         return
     sizes = [size for _, size, _ in disk_cache.entries(folder)]
     yield f"{folder}{' (CVM_CACHE_DIR)' if os.environ.get('CVM_CACHE_DIR') else ''}"
-    yield f"{len(sizes)} entries, {sum(sizes) / (1 << 20):.1f} MiB; above {disk_cache.LARGEST >> 20} MiB the least recently used are evicted"
+    yield (
+        f"{len(sizes)} entries, {sum(sizes) / (1 << 20):.1f} MiB; above "
+        f"{disk_cache.LARGEST >> 20} MiB the least recently used are evicted"
+    )
 
 
 def versions() -> Iterator[str]:
     yield f"cvm {cvm.__version__}, Python {platform.python_version()}, {platform.platform()}"
-    yield f"{', '.join(f'{name} {metadata.version(name)}' for name in REQUIRED)}, LLVM {llvm_version()}"
+    yield (
+        f"{', '.join(f'{name} {metadata.version(name)}' for name in REQUIRED)}, LLVM "
+        f"{llvm_version()}"
+    )
 
 
 def processor() -> Iterator[str]:
     here = host_processor()
     yield f"{host_name()}: vectors of {here.vector_bytes} bytes, {here.vector_registers} registers"
-    yield f"caches of {here.l1_bytes >> 10} KiB, {here.l2_bytes >> 10} KiB and {here.l3_bytes >> 10} KiB"
+    yield (
+        f"caches of {here.l1_bytes >> 10} KiB, {here.l2_bytes >> 10} KiB and "
+        f"{here.l3_bytes >> 10} KiB"
+    )
     threads = os.environ.get("CVM_NUM_THREADS")
     yield f"{cvm.get_num_threads()} threads" + (f" (CVM_NUM_THREADS={threads})" if threads else "")
 

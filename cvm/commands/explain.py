@@ -1,4 +1,6 @@
-"""`cvm explain CODE`: the rule that a diagnostic names, with a program that breaks it and one that does not."""
+"""`cvm explain CODE`: the rule that a diagnostic names, with a program that breaks it and one that
+does not.
+"""
 
 import json
 from argparse import Namespace
@@ -8,16 +10,22 @@ from textwrap import dedent, indent
 from typing import NamedTuple
 
 from cvm.cli import Usage
-from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.support.suggest import did_you_mean
 
 GENERAL = {  # what may follow any operator's name in a code
-    "attributes": "an operator has the attributes of its page, each with a value of the kind stated there; those without a default are given",
-    "destroyed": "what an operation overwrites is an argument marked inplace or an own value, and every other use of it can come first",
+    "attributes": "an operator has the attributes of its page, "
+    "each with a value of the kind stated "
+    "there; those without a default are given",
+    "destroyed": "what an operation overwrites is an argument "
+    "marked inplace or an own value, and every "
+    "other use of it can come first",
     "form": "a name in quotes and an initial value stand where the operator's page has them",
     "literal": "a number in place of an operand is one that the operand's element type holds",
     "operands": "an operator has the operands of its page",
-    "overflow": "the integers that an operation computes stay in their type, whatever the arguments are in their ranges",
+    "overflow": "the integers that an operation computes stay "
+    "in their type, whatever the arguments "
+    "are in their ranges",
     "results": "an operation has as many results, and result types, as its operator gives",
     "size": "the elements of a result can be counted in 62 bits",
     "type": "operands and results have the types that the program states",
@@ -33,7 +41,8 @@ class Rule(NamedTuple):
 def explain(options: Namespace) -> int:
     if (rule := rule_of(options.code)) is None:
         raise Usage(
-            f"there is no code {options.code}{did_you_mean(options.code, [*rules(), *violations()])}"
+            "there is no code "
+            f"{options.code}{did_you_mean(options.code, [*rules(), *violations()])}"
         )
     parts = [f"{options.code}: {rule.text}"]
     parts += [

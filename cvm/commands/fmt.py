@@ -4,8 +4,8 @@ import sys
 from argparse import Namespace
 
 import cvm
-from cvm.commands.io import read, shown, write
 from cvm.parser.format import format_text
+from cvm.terminal.files import read, shown, write
 
 
 def fmt(options: Namespace) -> int:

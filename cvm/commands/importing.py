@@ -1,4 +1,6 @@
-"""`cvm import`: convert a model of another system to a program, with its constants in an archive."""
+"""`cvm import`: convert a model of another system to a program, with its constants in an
+archive.
+"""
 
 import io
 import json
@@ -13,15 +15,15 @@ from numpy.lib.format import write_array
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.io import write
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.ir.array_files import read_arrays
-from cvm.dialect.ir.extensions import load_offered
-from cvm.dialect.program.function import Operation
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_module
+from cvm.dialect.ir.function import Operation
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.support.array_files import read_arrays
+from cvm.dialect.support.entry_points import load_offered
 from cvm.importers import printable
 from cvm.importers.cvm_runtime import program_text, read_model
+from cvm.terminal.files import write
 
 IMPORTERS: dict[str, Callable[[Path], Module]] = {}  # of other packages, by the suffix of files
 INLINE = 8  # elements of a constant that stays in the text
@@ -71,7 +73,9 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
 def _onnx_text(
     module: Module, renamed: Mapping[str, str], archive: str | None
 ) -> tuple[str, Mapping[str, np.ndarray]]:
-    """The program with its large constants in the archive; ONNX's names of values are comments where the language has others."""
+    """The program with its large constants in the archive; ONNX's names of values are comments
+    where the language has others.
+    """
     constants: dict[str, np.ndarray] = {}
 
     def archived(function: str, operation: Operation) -> Operation:
@@ -113,7 +117,9 @@ def _onnx_text(
 
 
 def _note(operation: Operation, renamed: Mapping[str, str]) -> str:
-    """The node that an operation stems from, and ONNX's name of its result where the language has another."""
+    """The node that an operation stems from, and ONNX's name of its result where the language has
+    another.
+    """
     node = operation.span.source.line(operation.span.line).rpartition("  // ")[2]
     name = printable(renamed.get(operation.results[0].name, ""))
     return f"{node}: {name}" if name and node else name or node

@@ -3,17 +3,17 @@
 from argparse import Namespace
 
 from cvm.cli import Usage
-from cvm.commands.inputs import write_arrays
-from cvm.commands.io import write
-from cvm.commands.read_level import compiled, read_level
-from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.module import Module
+from cvm.dialect.support.fp_environment import DefaultFpEnvironment
 from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import all_stages
 from cvm.lowering.formulas.overflow_warnings import print_ranges
+from cvm.lowering.levels import at_stage, left_out
 from cvm.lowering.processor import compiling_for
-from cvm.lowering.stages import at_stage, left_out
+from cvm.terminal.arguments import write_arrays
+from cvm.terminal.files import write
+from cvm.terminal.read_program import compiled, read_level
 
 
 def lower(options: Namespace) -> int:
@@ -21,7 +21,8 @@ def lower(options: Namespace) -> int:
         raise Usage(f"unknown stage {options.to!r}; the stages are {', '.join(stages)}")
     if options.ranges and options.to != "graph":
         raise Usage(
-            f"--ranges shows the ranges of a program's values: it goes with --to graph, not {options.to}"
+            "--ranges shows the ranges of a program's values: it goes with --to graph, "
+            f"not {options.to}"
         )
     program = read_level(options.program)
     if options.ranges and not isinstance(program, Module):

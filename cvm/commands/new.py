@@ -1,4 +1,6 @@
-"""`cvm new dialect NAME`: the skeleton of a package with an operator, a pass and their golden tests."""
+"""`cvm new dialect NAME`: the skeleton of a package with an operator, a pass and their golden
+tests.
+"""
 
 import re
 from argparse import Namespace
@@ -6,8 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from cvm.cli import Usage
-from cvm.dialect.ir.files import write_file
-from cvm.dialect.spec.op import DIALECTS
+from cvm.dialect.spec.operator import DIALECTS
+from cvm.dialect.support.files import write_file
 
 
 def new(options: Namespace) -> int:

@@ -1,4 +1,6 @@
-"""`cvm ops`: list the operators of each dialect, or print the page of one, from the operators' classes."""
+"""`cvm ops`: list the operators of each dialect, or print the page of one, from the operators'
+classes.
+"""
 
 import inspect
 import re
@@ -9,10 +11,10 @@ from textwrap import dedent, indent
 from typing import Any
 
 from cvm.cli import Usage
-from cvm.commands.display import columns
-from cvm.dialect.ir.attributes import attribute_text, describe
-from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.spec.op import OPERATORS, REQUIRED, Operator
+from cvm.dialect.spec.operator import OPERATORS, REQUIRED, Operator
+from cvm.dialect.support.suggest import did_you_mean
+from cvm.dialect.types.attributes import attribute_text, describe
+from cvm.terminal.display import columns
 
 SUMMARY = 100  # characters of an operator's line in the list
 
@@ -33,7 +35,8 @@ def ops(options: Namespace) -> int:
         print(page(OPERATORS[options.name]))
     else:
         raise Usage(
-            f"there is no dialect or operator {options.name}{did_you_mean(options.name, [*table, *OPERATORS])}"
+            "there is no dialect or operator "
+            f"{options.name}{did_you_mean(options.name, [*table, *OPERATORS])}"
         )
     return 0
 

@@ -1,4 +1,6 @@
-"""`cvm opt`: a program, or kernels, through passes chosen by name or by target, and the text of what they make of it."""
+"""`cvm opt`: a program, or kernels, through passes chosen by name or by target, and the text of
+what they make of it.
+"""
 
 import json
 import re
@@ -8,17 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cvm.cli import Usage, for_cpu
-from cvm.commands.io import read, write
-from cvm.commands.read_level import Level, read_level
-from cvm.commands.watch_passes import Watch, read_reproducer, text_of, write_reproducer
-from cvm.dialect.ir.extensions import load_offered
-from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.notation.formulas import Formulas
-from cvm.dialect.notation.loops import Kernel
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.program.function import Function, Graph
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_module
+from cvm.dialect.ir.function import Function, Graph
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.formulas import Formulas
+from cvm.dialect.kernel_ir.loops import Kernel
+from cvm.dialect.support.entry_points import load_offered
+from cvm.dialect.support.suggest import did_you_mean
+from cvm.lowering.clocked_plan import StepPlan
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import LEVELS, REGISTERED, Pass, placed, run_passes
 from cvm.lowering.pipeline import (
@@ -30,8 +30,10 @@ from cvm.lowering.pipeline import (
     context_of,
     step_context,
 )
-from cvm.lowering.step_plan import StepPlan
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
+from cvm.terminal.files import read, write
+from cvm.terminal.read_program import Level, read_level
+from cvm.terminal.watch_passes import Watch, read_reproducer, text_of, write_reproducer
 
 FORMS = ("graph", "formulas", "loops")  # of a program, each below the one before
 FORM_OF = {
@@ -82,7 +84,10 @@ def opt(options: Namespace) -> int:
             heads = {"pipeline": pipeline, "target": target or "", "cpu": cpu or ""}
             write_reproducer(path, data.decode("utf-8", "replace"), e, watch.failed, heads)
             loads = "".join(f"--load {module} " for module in options.load)
-            said = f"the pass {watch.failed} fails; cvm opt {loads}--run-reproducer {path} shows it again"
+            said = (
+                f"the pass {watch.failed} fails; cvm opt {loads}--run-reproducer {path} shows "
+                "it again"
+            )
             print(said, file=sys.stderr)
         raise
     if options.timing:
@@ -172,7 +177,9 @@ def _check_pass_name(name: str, *extra: str) -> None:
 
 
 def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
-    """The passes of a pipeline such as `fuse,unroll{factor=4}`, in the variant of the target or of passes beside."""
+    """The passes of a pipeline such as `fuse,unroll{factor=4}`, in the variant of the target or of
+    passes beside.
+    """
     if re.search(r"\{[^}]*(\{|$)", pipeline):
         raise Usage(
             f"--pipeline {pipeline}: expected }} to close the {{ before the options of a pass"
@@ -209,7 +216,8 @@ def _options(p: Pass, text: str) -> dict[str, object]:
         if not isinstance(p.options.get(name), (bool, int)):
             listed = ", ".join(p.options) or "none"
             raise Usage(
-                f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its options: {listed}"
+                f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its "
+                f"options: {listed}"
             )
         is_bool = isinstance(p.options[name], bool)
         if not re.fullmatch("true|false" if is_bool else "[0-9]{1,18}", value):
@@ -220,7 +228,9 @@ def _options(p: Pass, text: str) -> dict[str, object]:
 
 
 def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
-    """The passes, and before them those that take the program down to the form that they transform; and its last form."""
+    """The passes, and before them those that take the program down to the form that they transform;
+    and its last form.
+    """
     pipeline: list[Pass] = []
     packed, ticks = False, any(p.name == "pack_state" for p in passes)
     for p in passes:
@@ -233,7 +243,8 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
             raise Usage(f"{p.name} works on the {required}, but {where}")
         if (p.unit is StepPlan) != packed and (p.unit is StepPlan or p.name == "pack_state"):
             raise Usage(
-                f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}"
+                f"{p.name} works on "
+                f"{'plain loops' if packed else 'the loops that pack_state gives'}"
             )
         packed = packed or p.name == "pack_state"
         while form != required:
@@ -247,7 +258,9 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
 def _below(
     passes: Sequence[Pass], module: Module, target: str | None, watch: Watch
 ) -> Iterator[str]:
-    """The functions after passes that end below the graph: of a graph, its tick (on a CPU by `step`) and its probes."""
+    """The functions after passes that end below the graph: of a graph, its tick (on a CPU by
+    `step`) and its probes.
+    """
     step = (
         PIPELINES["step"]
         if target == "cpu"

@@ -1,7 +1,10 @@
-"""`cvm reduce`: shrink a program on which a command fails, as long as it goes on failing: functions, operations, numbers.
+"""`cvm reduce`: shrink a program on which a command fails, as long as it goes on failing:
+functions, operations, numbers.
 
-Every program that is tried is verified first, so that the command fails for its own reason. Operations become arguments,
-lines of kernels go, and numbers, in types, attributes and constants, become smaller."""
+Every program that is tried is verified first, so that the command fails for its own reason.
+Operations become arguments, lines of kernels go, and numbers, in types, attributes and constants,
+become smaller.
+"""
 
 import re
 import shlex
@@ -15,12 +18,12 @@ from pathlib import Path
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.io import read, write
-from cvm.commands.read_level import read_level
-from cvm.dialect.ir.files import write_file
-from cvm.dialect.program.function import Function, Graph
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_module
+from cvm.dialect.ir.function import Function, Graph
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.support.files import write_file
+from cvm.terminal.files import read, write
+from cvm.terminal.read_program import read_level
 
 Interesting = Callable[[str], bool]
 START = r"(?<![\w%@?])(?<!\d\.)"  # of a number: not inside of a name or of another number
@@ -86,7 +89,9 @@ def shrunk(text: str, interesting: Interesting, name: str) -> str:
 
 
 def _modules(text: str, name: str) -> Iterator[str]:
-    """Programs with a function less, a result less, an operation less, whose results become arguments, or an argument less."""
+    """Programs with a function less, a result less, an operation less, whose results become
+    arguments, or an argument less.
+    """
     if not isinstance(program := read_level(name, text.encode()), Module):
         return
     for key in program.functions:
@@ -120,7 +125,9 @@ def _functions(f: Function) -> Iterator[Function]:
 
 
 def _lines(text: str, _: str) -> Iterator[str]:
-    """Texts without a comment or a statement, with the block that it opens or without its braces."""
+    """Texts without a comment or a statement, with the block that it opens or without its
+    braces.
+    """
     lines = text.splitlines(keepends=True)
     for n, line in enumerate(lines):
         end = n + 1
@@ -142,7 +149,9 @@ def _lines(text: str, _: str) -> Iterator[str]:
 
 
 def _numbers(text: str, _: str) -> Iterator[str]:
-    """Texts with smaller sizes, each everywhere, and with constants that are one number; then with smaller single numbers."""
+    """Texts with smaller sizes, each everywhere, and with constants that are one number; then with
+    smaller single numbers.
+    """
     for literal in re.finditer(r"dense<(\[[^>]*\])>", text):
         for value in (0, 1):
             yield text[: literal.start(1)] + str(value) + text[literal.end(1) :]

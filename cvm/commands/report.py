@@ -1,4 +1,6 @@
-"""`cvm report`: one page with the drawing of a function, its stages side by side, and what its kernels cost and how long they take."""
+"""`cvm report`: one page with the drawing of a function, its stages side by side, and what its
+kernels cost and how long they take.
+"""
 
 import json
 import re
@@ -10,26 +12,26 @@ from typing import Any
 
 import cvm
 from cvm.commands.cost import Point, as_json, roofline, svg
-from cvm.commands.display import timed
-from cvm.commands.inputs import random_arrays
-from cvm.commands.io import load, page, suffix_of, write
-from cvm.commands.read_level import bind_sizes, parsed_sizes
-from cvm.dialect.ir.diagnostics import Span
-from cvm.dialect.notation.loops import Kernel
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.printer import Names, kernel_texts, size_text, tensor_text
-from cvm.dialect.program.diagram import svg as drawing
-from cvm.dialect.program.function import Function, Graph
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_function
+from cvm.dialect.ir.diagram import svg as drawing
+from cvm.dialect.ir.function import Function, Graph
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_function
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.kernel_printer import Names, kernel_texts, size_text, tensor_text
+from cvm.dialect.kernel_ir.loops import Kernel
+from cvm.dialect.support.diagnostics import Span
 from cvm.jit.compile import compile_program, find
 from cvm.jit.functions.profile import profile
 from cvm.jit.options import CompileOptions
 from cvm.lowering.explain_strategies import strategies_text
+from cvm.lowering.formulas.formula_printer import formula_lines
 from cvm.lowering.formulas.overflow_warnings import Analysis
-from cvm.lowering.formulas.printer import formula_lines
 from cvm.lowering.pipeline import lower_for_gpu, to_formulas, unscheduled
 from cvm.lowering.processor import compiling_for
+from cvm.terminal.arguments import random_arrays
+from cvm.terminal.display import timed
+from cvm.terminal.files import load, page, suffix_of, write
+from cvm.terminal.read_program import bind_sizes, parsed_sizes
 
 LONGEST = 20_000  # lines of a stage that are shown
 TICKS = 20  # that are timed, twice: the first few are slow

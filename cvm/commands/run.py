@@ -1,5 +1,6 @@
-"""`cvm run`: call a function, or kernels, with arrays from files, or random ones, or advance a clocked program by ticks; show,
-write and time the results."""
+"""`cvm run`: call a function, or kernels, with arrays from files, or random ones, or advance a
+clocked program by ticks; show, write and time the results.
+"""
 
 import sys
 import time
@@ -14,19 +15,19 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.display import columns, digest, duration, shown, timed, waiting
-from cvm.commands.inputs import arrays_by_name, inputs, write_arrays
-from cvm.commands.read_level import compiled, read_level, signature
-from cvm.diagnostic_output import unescaped
 from cvm.dialect.cog.clocked import Sensor, warnings as graph_warnings
-from cvm.dialect.ir.diagnostics import counted
-from cvm.dialect.program.function import Graph
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.function import Graph
+from cvm.dialect.ir.module import Module
+from cvm.dialect.support.diagnostics import counted
 from cvm.jit.compile import find
 from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS, find_target
+from cvm.terminal.arguments import arrays_by_name, inputs, write_arrays
+from cvm.terminal.diagnostics import unescaped
+from cvm.terminal.display import columns, digest, duration, shown, timed, waiting
+from cvm.terminal.read_program import compiled, read_level, signature
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options of clocked programs only
 PROGRESS_SECONDS = 0.1  # between updates of the progress bar
@@ -48,7 +49,8 @@ def run(options: Namespace) -> int:
     function = find(module, options.entry) if module else signature(program)
     if options.profile and TARGETS[options.target].profile is None:
         raise Usage(
-            f"--profile is for the target {', '.join(t.name for t in TARGETS.values() if t.profile)}"
+            "--profile is for the target "
+            f"{', '.join(t.name for t in TARGETS.values() if t.profile)}"
         )
     out = sys.stderr if options.output == "-" else sys.stdout
     if module and isinstance(function, Graph):
@@ -86,7 +88,7 @@ def write_outputs(
             options.output, {n: np.stack(a) if whole else a[-1] for n, a in readings.items()}
         )
     if options.plot is not None:
-        from cvm.plot import plot
+        from cvm.terminal.plot import plot
 
         plot(options.plot, readings, times)
 
@@ -94,7 +96,9 @@ def write_outputs(
 def show_profile(
     f: CompiledFunction | CompiledGraph, arrays: list[np.ndarray], options: Namespace, out: Any
 ) -> None:
-    """Print a table of the kernels: median time, share, bytes and operations per second, results, comments."""
+    """Print a table of the kernels: median time, share, bytes and operations per second, results,
+    comments.
+    """
     profile = TARGETS[options.target].profile
     if not options.profile or profile is None:
         return
@@ -126,7 +130,9 @@ def show_profile(
 
 
 def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
-    """The results by their names in the program; one that is returned twice has a number the second time."""
+    """The results by their names in the program; one that is returned twice has a number the second
+    time.
+    """
     results: dict[str, np.ndarray] = {}
     for value, array in zip(
         f.function.results, returned if isinstance(returned, tuple) else (returned,), strict=True
@@ -154,7 +160,8 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
     """Load the state of a clocked program, advance it by ticks, show it, and save it."""
     if options.random_inputs is not None:
         raise Usage(
-            f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors are 0 unless given"
+            f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors "
+            "are 0 unless given"
         )
     for warning in graph_warnings(graph):
         print(warning, file=sys.stderr)
@@ -202,7 +209,8 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
     if options.time:
         per_tick = f", {duration(spent / steps)} a tick" if steps else ""
         print(
-            f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in {duration(spent)}{per_tick}",
+            f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in "
+            f"{duration(spent)}{per_tick}",
             file=out,
         )
     show_profile(g, [], options, out)
@@ -213,14 +221,17 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
 
 
 def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
-    """The feeds of sensors: constant or, with one more first axis, an array per tick; fields are written here."""
+    """The feeds of sensors: constant or, with one more first axis, an array per tick; fields are
+    written here.
+    """
     writable = {s.name: s for s in g.writable}
     labels = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
     feeds: dict[str, Any] = {}
     for name, array in arrays_by_name(options).items():
         if name not in writable:
             raise Usage(
-                f'@{g.graph.name} has no field or sensor "{name}": it has {", ".join(writable) or "none"}'
+                f'@{g.graph.name} has no field or sensor "{name}": it has '
+                f"{', '.join(writable) or 'none'}"
             )
         if name in labels and array.ndim == writable[name].initial.ndim + 1:
             feeds[name] = iter(array)

@@ -1,8 +1,11 @@
-"""`cvm selftest`: one digest of a fixed set of programs, the same on every machine that keeps the promises of docs/promises.md.
+"""`cvm selftest`: one digest of a fixed set of programs, the same on every machine that keeps the
+promises of docs/promises.md.
 
-`selftest.txt` has the recorded digest of each part. Those of `exact` parts hold on every target, also without optimization, and those of
-all parts where code is optimized. A part is exact if its formulas have neither a sum or product of floats nor a function that
-IEEE 754 does not round, and the reference gave the same when it was recorded."""
+`selftest.txt` has the recorded digest of each part. Those of `exact` parts hold on every target,
+also without optimization, and those of all parts where code is optimized. A part is exact if its
+formulas have neither a sum or product of floats nor a function that IEEE 754 does not round, and
+the reference gave the same when it was recorded.
+"""
 
 import os
 import re
@@ -19,7 +22,7 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.dialect.notation.scalar_functions import SCALARS
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
 from cvm.testing.selftest_set import Part, parts
 
 from .run import progress
@@ -83,7 +86,9 @@ def selftest(options: Namespace) -> int:
 
 
 def verdict(lines: Sequence[Line], known: Mapping[str, Line]) -> int:
-    """Print the digests of all parts and of the exact ones, and whether they are the recorded ones: 0 if they are, else 1."""
+    """Print the digests of all parts and of the exact ones, and whether they are the recorded ones:
+    0 if they are, else 1.
+    """
     exact = [line for line in lines if line.kind == EXACT]
     print(f"exact {total(exact)} ({len(exact)} parts)")
     if len(exact) < len(lines):
@@ -100,7 +105,9 @@ def verdict(lines: Sequence[Line], known: Mapping[str, Line]) -> int:
 
 
 def line_of(part: Part, target: str, optimize: int, known: Mapping[str, Line] = {}) -> Line:
-    """The line of a part that is computed on a target; its kind is the recorded one, or else that of its formulas."""
+    """The line of a part that is computed on a target; its kind is the recorded one, or else that
+    of its formulas.
+    """
     functions: list[Any] = []
 
     def compile(*program: Any) -> Any:

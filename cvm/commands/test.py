@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cvm.cli import Usage
-from cvm.diagnostic_output import unescaped
+from cvm.terminal.diagnostics import unescaped
 from cvm.testing.commands import Skipped, lacking, perform
 from cvm.testing.filetest import Failure, Filetest, bless, coloured
 

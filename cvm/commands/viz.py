@@ -4,9 +4,9 @@ from argparse import Namespace
 from html import escape
 from pathlib import Path
 
-from cvm.commands.io import load, page, suffix_of, write
-from cvm.dialect.program.diagram import svg
+from cvm.dialect.ir.diagram import svg
 from cvm.jit.compile import find
+from cvm.terminal.files import load, page, suffix_of, write
 
 
 def viz(options: Namespace) -> int:

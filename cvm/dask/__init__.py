@@ -1,7 +1,9 @@
-"""Functions on Dask arrays: the bytes of a call on whole arrays, whatever the chunks and workers are.
+"""Functions on Dask arrays: the bytes of a call on whole arrays, whatever the chunks and workers
+are.
 
 y = cvm.dask.apply(f, x, w)      a Dask array, or the structure of them that `f` returns; nothing is computed
-y.compute()"""
+y.compute()
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.builtin import Call
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.diagnostics import CallError
-from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
-from cvm.dialect.ir.types import TensorType
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import verify
+from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.dialect.support.diagnostics import CallError
+from cvm.dialect.support.fp_environment import DefaultFpEnvironment
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.tensor_types import TensorType
 from cvm.jit.calls.arguments import beyond_range, in_order
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import FORMULAS, GRAPH, LOOPS, TO_FORMULAS, context_of
 from cvm.lowering.processor import compiling_for
 
-from ..traced_function import TracedFunction, flatten, unflatten
+from ..tracing.traced_function import TracedFunction, flatten, unflatten
 from .graph import Array, Arrays, da
 
 __all__ = ["apply"]
@@ -31,10 +33,13 @@ __all__ = ["apply"]
 
 @USER_TRACEBACK
 def apply(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """The results of a compiled function as Dask arrays, of arguments that are Dask arrays or whatever else it takes.
+    """The results of a compiled function as Dask arrays, of arguments that are Dask arrays or
+    whatever else it takes.
 
-    Nothing is computed: types and sizes are those of the program, and chunks follow those of the largest arguments. Halos of stencils
-    follow from the program, too. An axis that an operation takes as a whole, as a sort does, becomes one chunk."""
+    Nothing is computed: types and sizes are those of the program, and chunks follow those of the
+    largest arguments. Halos of stencils follow from the program, too. An axis that an operation
+    takes as a whole, as a sort does, becomes one chunk.
+    """
     arrays: dict[int, Array] = {}
 
     def leaf(value: Any, _: str) -> Any:

@@ -1,9 +1,12 @@
-"""A block of a kernel's results as a program of its own, over the regions of operands that the block reads.
+"""A block of a kernel's results as a program of its own, over the regions of operands that the
+block reads.
 
     for i in 0..n { y[i] = x[i] + x[i + 1] }, i in 512..1024   =>   for i in 0..512 { y[i] = x[i] + x[i + 1] }, x being x[512..1025]
 
-Regions, and with them the halos of stencils, are the bounds of index expressions; an index that depends on data has the bounds of
-its axis. Indices are relative to the regions, so the programs of most blocks are equal."""
+Regions, and with them the halos of stencils, are the bounds of index expressions; an index that
+depends on data has the bounds of its axis. Indices are relative to the regions, so the programs of
+most blocks are equal.
+"""
 
 import pickle
 from collections.abc import Mapping, Sequence
@@ -13,12 +16,12 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from cvm.dialect.ir.sizes import Dim
-from cvm.dialect.notation import expressions as ex, loops as ir
-from cvm.dialect.notation.affine import Affine, affine
-from cvm.dialect.notation.index_bounds import index_bounds
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.traverse import walk
+from cvm.dialect.kernel_ir import expressions as ex, loops as ir
+from cvm.dialect.kernel_ir.affine import Affine, affine
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.index_bounds import index_bounds
+from cvm.dialect.kernel_ir.traverse import walk
+from cvm.dialect.types.sizes import Dim
 from cvm.jit.options import CompileOptions
 from cvm.lowering.analysis.accesses import every_access
 from cvm.lowering.loops.simplify_with_bounds import simplify_with_bounds
@@ -30,12 +33,16 @@ LEAST = 2  # elements of an axis, with fewer of which the order of a float reduc
 
 
 def order_of(kernel: ir.Kernel) -> list[object]:
-    """The order of a kernel's float reductions, to compare; empty if it has none. Documented blocks are added up by their terms."""
+    """The order of a kernel's float reductions, to compare; empty if it has none. Documented blocks
+    are added up by their terms.
+    """
     return [(o.along, o.extents if kernel.sum_order != "terms" else ()) for o in orders(kernel)]
 
 
 def split_axes(kernel: ir.Kernel) -> dict[ex.Index, dict[ex.Tensor, int]]:
-    """The outer loops whose iterations do not depend on each other: for each, the axis of everything written that it indexes."""
+    """The outer loops whose iterations do not depend on each other: for each, the axis of
+    everything written that it indexes.
+    """
     indices, inner = ir.outer_loops(tuple(s for s in kernel.body if not isinstance(s, ir.Alloc)))
     shared = {*kernel.outputs, *(s.tensor for s in kernel.body if isinstance(s, ir.Alloc))}
     found: dict[ex.Index, dict[ex.Tensor, int]] = {}
@@ -52,7 +59,9 @@ def split_axes(kernel: ir.Kernel) -> dict[ex.Index, dict[ex.Tensor, int]]:
 
 @dataclass(eq=False)
 class Block:
-    """A kernel restricted to ranges of some of its loops. `indices` and `operands` map those of the whole kernel to its own."""
+    """A kernel restricted to ranges of some of its loops. `indices` and `operands` map those of the
+    whole kernel to its own.
+    """
 
     kernel: ir.Kernel
     indices: Mapping[ex.Index, ex.Index]
@@ -63,7 +72,9 @@ class Block:
 
 
 class Blocks:
-    """The blocks of a kernel. It is restricted loop by loop, and what is equal so far is restricted further once."""
+    """The blocks of a kernel. It is restricted loop by loop, and what is equal so far is restricted
+    further once.
+    """
 
     def __init__(self, kernel: ir.Kernel, options: CompileOptions, plan: Plan) -> None:
         self.options, self.plan, self.order = options, plan, order_of(kernel)
@@ -89,9 +100,12 @@ class Blocks:
         return block, regions
 
     def _block(
-        self, kernel: ir.Kernel, indices: Mapping[ex.Index, ex.Index], operands: Mapping[ex.Tensor, ex.Tensor],
+        self,
+        kernel: ir.Kernel,
+        indices: Mapping[ex.Index, ex.Index],
+        operands: Mapping[ex.Tensor, ex.Tensor],
         split: ex.Index | None,
-    ) -> tuple[Block, Regions]:  # fmt: skip
+    ) -> tuple[Block, Regions]:
         """The block of a kernel that was restricted, and what it reads of its operands."""
         body = simplify_with_bounds(kernel.body)
         tensors = (*kernel.parameters, *(s.tensor for s in body if isinstance(s, ir.Alloc)))
@@ -139,8 +153,9 @@ class Blocks:
 def _region(
     places: Sequence[Sequence[ex.Expr]], shape: Sequence[Any], split: ex.Index | None, ordered: bool
 ) -> tuple[Range, ...]:
-    """The region of a tensor that is accessed. A float reduction reads memory as in the whole array: all of an axis, or, where it is split, so
-    much that it is no axis of one element."""
+    """The region of a tensor that is accessed. A float reduction reads memory as in the whole
+    array: all of an axis, or, where it is split, so much that it is no axis of one element.
+    """
     region: list[Range] = []
     for at, n in zip(zip(*places, strict=True), shape, strict=True):
         lows, highs = zip(*(affine(e).bounds(index_bounds) for e in at), strict=True)
@@ -158,7 +173,9 @@ def _region(
 
 
 def _restricted(body: ir.Block, index: ex.Index, own: ex.Index, start: int) -> ir.Block:
-    """The block with a loop from `start` on, and the loops over a part of its iterations from 0 on."""
+    """The block with a loop from `start` on, and the loops over a part of its iterations from 0
+    on.
+    """
 
     def change(s: ir.Statement) -> ir.Block | None:
         if not isinstance(s, ir.For) or s.index is not index:
@@ -170,7 +187,9 @@ def _restricted(body: ir.Block, index: ex.Index, own: ex.Index, start: int) -> i
 
 
 def from_zero(s: ir.Statement, extent: Dim | None = None) -> ir.Block | None:
-    """A loop over a part of its iterations as one from 0 on, of at most so many; of the number that it has where that is known."""
+    """A loop over a part of its iterations as one from 0 on, of at most so many; of the number that
+    it has where that is known.
+    """
     if (
         not isinstance(s, ir.For)
         or s.is_whole
@@ -185,8 +204,9 @@ def from_zero(s: ir.Statement, extent: Dim | None = None) -> ir.Block | None:
 
 
 def cuts(kernel: ir.Kernel, index: ex.Index, arrays: Mapping[ex.Tensor, Any]) -> list[int] | None:
-    """The values of a loop at which a kernel comes to other chunks of its operands: of the largest one, and of others where they make
-    no short blocks. None if no operand has the loop's index."""
+    """The values of a loop at which a kernel comes to other chunks of its operands: of the largest
+    one, and of others where they make no short blocks. None if no operand has the loop's index.
+    """
     places: dict[ex.Tensor, list[tuple[Affine, int, int]]] = {}
     for tensor, at in every_access(kernel.body):
         for axis, e in enumerate(at if tensor in arrays else ()):
@@ -222,7 +242,9 @@ def _leads(form: Affine, index: ex.Index) -> bool:
 
 
 def _crossing(form: Affine, index: ex.Index, position: int) -> int:
-    """The first value of an index at which an access has come to a position of the axis, or to below it where it goes down."""
+    """The first value of an index at which an access has come to a position of the axis, or to
+    below it where it goes down.
+    """
     factor, (low, high) = form.factor(index), form.without(index).bounds(index_bounds)
     rest = ((low or 0) + (high or 0)) // 2 - position
     return -(rest // factor) if factor > 0 else rest // -factor + 1

@@ -1,4 +1,6 @@
-"""Dask graphs of the kernels of a program: a layer for each array, with a task for each block, and what a task does."""
+"""Dask graphs of the kernels of a program: a layer for each array, with a task for each block, and
+what a task does.
+"""
 
 import pickle
 from bisect import bisect_left, bisect_right
@@ -18,9 +20,9 @@ from dask._task_spec import DataNode, Task, TaskRef  # pyright: ignore[reportMis
 from dask.highlevelgraph import HighLevelGraph  # pyright: ignore[reportMissingImports]
 from dask.utils import parse_bytes  # pyright: ignore[reportMissingImports]
 
-from cvm.dialect.notation import expressions as ex, loops as ir
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.reduce_in_order import MIN_TERMS
+from cvm.dialect.kernel_ir import expressions as ex, loops as ir
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.reduce_in_order import MIN_TERMS
 from cvm.jit.functions.kernel_function import KernelFunction
 from cvm.jit.host_processor import host_processor
 from cvm.jit.options import CompileOptions
@@ -49,7 +51,9 @@ _lock = Lock()
 
 
 def run(digest: str, program: bytes, layouts: Sequence[Any], *parts: Any) -> Any:
-    """The results of a program on regions of these parts: those of a shape and element type at their places, or a whole chunk."""
+    """The results of a program on regions of these parts: those of a shape and element type at
+    their places, or a whole chunk.
+    """
     left, arrays = iter(parts), list[np.ndarray]()
     for layout in layouts:
         arrays.append(np.asarray(next(left)) if layout is None else np.empty(*layout[:2]))
@@ -65,7 +69,9 @@ def run(digest: str, program: bytes, layouts: Sequence[Any], *parts: Any) -> Any
 
 
 def compiled(plan: Plan, options: CompileOptions) -> KernelFunction:
-    """The plan of a block as a function, after the passes that the plan of the program has not gone through."""
+    """The plan of a block as a function, after the passes that the plan of the program has not gone
+    through.
+    """
     with compiling_for(options.cpu or host_processor()):
         return KernelFunction(
             run_passes((*LOOPS[2:], *CPU_LOOPS, *CPU_SCHEDULE), plan, Context()), options
@@ -73,7 +79,9 @@ def compiled(plan: Plan, options: CompileOptions) -> KernelFunction:
 
 
 class Arrays:
-    """The arrays of a program's tensors. The names of tasks, which Dask shows, begin with that of the function."""
+    """The arrays of a program's tensors. The names of tasks, which Dask shows, begin with that of
+    the function.
+    """
 
     def __init__(
         self, name: str, options: CompileOptions, plan: Plan, arrays: Sequence[Array]
@@ -149,9 +157,12 @@ class Arrays:
     def _in_parts(
         self, kernel: ir.Kernel, operands: Operands
     ) -> tuple[ir.Kernel, ir.Kernel] | None:
-        """The kernels that reduce blocks and combine these, if a kernel reduces over several chunks and may be split there.
+        """The kernels that reduce blocks and combine these, if a kernel reduces over several chunks
+        and may be split there.
 
-        The blocks of long float sums are the documented ones; those of reductions without an order are the chunks."""
+        The blocks of long float sums are the documented ones; those of reductions without an order
+        are the chunks.
+        """
         plain = collapsed(kernel)
         found = [reduction_accumulators(r) or {} for r in separate_reductions(plain)[1]]
         nans = any(
@@ -197,7 +208,9 @@ class Arrays:
         region: Sequence[Range],
         graph: dict[Any, Any],
     ) -> tuple[Any, list[TaskRef]]:
-        """The parts of chunks that make up a region. A part of a chunk is a task of its own, so that no more is sent."""
+        """The parts of chunks that make up a region. A part of a chunk is a task of its own, so
+        that no more is sent.
+        """
         found: list[TaskRef] = []
         places: list[tuple[slice, ...]] = []
         for axes in product(*map(_overlaps, ends, region)):
@@ -220,7 +233,9 @@ class Arrays:
 
 
 def _overlaps(ends: Sequence[int], region: Range) -> Iterable[tuple[int, bool, slice, slice]]:
-    """The chunks with elements of a range: number, whether all of it, where these are in the chunk, and where in the range."""
+    """The chunks with elements of a range: number, whether all of it, where these are in the chunk,
+    and where in the range.
+    """
     start, stop = region
     first = min(bisect_right(ends, start), len(ends) - 1) - 1
     for n in range(first, max(first + 1, bisect_left(ends, stop))):
@@ -236,8 +251,10 @@ def _overlaps(ends: Sequence[int], region: Range) -> Iterable[tuple[int, bool, s
 def _ranges(
     kernel: ir.Kernel, splits: Iterable[ex.Index], operands: Operands, parts: ex.Index | None
 ) -> dict[ex.Index, list[Range]]:
-    """The blocks along each loop: as the chunks of operands, or where none has the loop as large as Dask's configuration says. The last
-    of the parts of a reduction, which may be a shorter one, is a block of its own."""
+    """The blocks along each loop: as the chunks of operands, or where none has the loop as large as
+    Dask's configuration says. The last of the parts of a reduction, which may be a shorter one, is
+    a block of its own.
+    """
     sizes: dict[ex.Index, Any] = {}
     for i in splits:
         found, kept = cuts(kernel, i, operands), [0]
@@ -253,7 +270,9 @@ def _ranges(
 
 
 def _gathered(array: Array, axes: Sequence[int]) -> Array:
-    """An array with one chunk along each of these axes, and with shorter ones along others where that is too large."""
+    """An array with one chunk along each of these axes, and with shorter ones along others where
+    that is too large.
+    """
     if all(len(array.chunks[a]) == 1 for a in axes):
         return array
     most = (

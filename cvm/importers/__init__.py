@@ -5,7 +5,7 @@ from collections import Counter
 from typing import NoReturn
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from cvm.dialect.support.diagnostics import Diagnostic, Note, Source, Span
 
 
 def refuse(filename: str, message: str, *notes: Note) -> NoReturn:

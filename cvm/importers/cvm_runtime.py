@@ -1,8 +1,11 @@
-"""Models of CVM-Runtime to programs: a graph in JSON (`symbol`) and its constants (`params`) to .cvm text and arrays.
+"""Models of CVM-Runtime to programs: a graph in JSON (`symbol`) and its constants (`params`) to
+.cvm text and arrays.
 
-The runtime's names and defaults become the language's. What the graph says of shapes is stated in the program, so that it is
-verified against what the operators infer; precisions of operations are left to that, too. Nothing of a file is trusted: names
-are quoted or replaced, sizes are held against the bytes there are."""
+The runtime's names and defaults become the language's. What the graph says of shapes is stated in
+the program, so that it is verified against what the operators infer; precisions of operations are
+left to that, too. Nothing of a file is trusted: names are quoted or replaced, sizes are held
+against the bytes there are.
+"""
 
 import ast
 import json
@@ -16,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.attributes import quoted
+from cvm.dialect.types.attributes import quoted
 from cvm.importers import refuse
 from cvm.importers.flatbuffer import contents
 
@@ -26,7 +29,8 @@ GRAPH_KEYS = {"storage_id", "shape", "op_attrs", "dltype", "precision", "dtype",
 NODE_KEYS = {"op", "name", "inputs", "attrs", "precision"}
 LISTS_MAGIC, ARRAY_MAGIC = 0xF7E58D4F05049CB7, 0xDD5E40F096B4A13F
 
-# What the runtime calls differently. `flatten` and `reshape` become a reshape to the shape that the graph states.
+# What the runtime calls differently. `flatten` and `reshape` become a reshape to the shape that the
+# graph states.
 OPERATORS = {"flatten": "reshape", "get_valid_counts": "get_valid_count", "strided_slice": "slice"}
 ATTRIBUTES = {
     "conv2d": {"strides": "stride"},
@@ -212,9 +216,12 @@ class _Graph:
         return attributes
 
     def variables(
-        self, nodes: Sequence[Mapping[str, Any]], rows: Sequence[int], shapes: Sequence[Sequence[int]],
+        self,
+        nodes: Sequence[Mapping[str, Any]],
+        rows: Sequence[int],
+        shapes: Sequence[Sequence[int]],
         constants: Mapping[str, np.ndarray],
-    ) -> None:  # fmt: skip
+    ) -> None:
         names = [(node["name"], rows[n]) for n, node in enumerate(nodes) if node["op"] == "null"]
         self.hold(
             len({name for name, _ in names}) == len(names), "the names of variables are distinct"
@@ -244,7 +251,9 @@ def _short(value: Any) -> str:
 
 
 def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
-    """The constants by name, widened to i32. Little endian; the runtime's writer may leave other bytes after them."""
+    """The constants by name, widened to i32. Little endian; the runtime's writer may leave other
+    bytes after them.
+    """
     at = 0
 
     def read(format: str) -> tuple[Any, ...]:
@@ -298,7 +307,9 @@ def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
 
 
 def program_text(model: Model, archive: str | None) -> str:
-    """The model as a function @main. Its constants are in the archive, or where there is none in the text."""
+    """The model as a function @main. Its constants are in the archive, or where there is none in
+    the text.
+    """
     names = _names(model)
     shapes = model.shapes
     lines, arguments = [], []
@@ -375,7 +386,9 @@ def _operator(
 
 
 def _value(text: str) -> str:
-    """An attribute's value: `(1, 2)`, `5`, `True` or `None` there, `[1, 2]`, `5`, `true` or `none` here."""
+    """An attribute's value: `(1, 2)`, `5`, `True` or `None` there, `[1, 2]`, `5`, `true` or `none`
+    here.
+    """
     try:
         value = ast.literal_eval(text.capitalize() if text in ("true", "false") else text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -1,7 +1,10 @@
-"""The exactness contract: how the result of each operator of an imported model compares with the reference implementation's.
+"""The exactness contract: how the result of each operator of an imported model compares with the
+reference implementation's.
 
-Every rule of an importer declares it: equal in every byte, equal under a condition, or within a bound. A condition is decided while
-importing, shown by integer ranges, or checked in calls; where sums overflow, the reference is undefined."""
+Every rule of an importer declares it: equal in every byte, equal under a condition, or within a
+bound. A condition is decided while importing, shown by integer ranges, or checked in calls; where
+sums overflow, the reference is undefined.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +13,9 @@ import numpy as np
 
 import cvm
 from cvm.dialect.builtin import Calling
-from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
-from cvm.dialect.program.function import Function, Value
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.function import Function, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.support.diagnostics import Diagnostic, Note, Source, Span
 
 # the program that the verdicts were tested against, and where, by tests/fuzz
 REFERENCES = {
@@ -25,7 +28,9 @@ SHOWN = 5  # places of operators of which the same is said
 
 @dataclass(frozen=True)
 class Exactness:
-    """Equal results, or those under a condition, or within a bound; `sums` are the operators whose overflow breaks the condition."""
+    """Equal results, or those under a condition, or within a bound; `sums` are the operators whose
+    overflow breaks the condition.
+    """
 
     condition: str = ""
     bound: str = ""
@@ -41,13 +46,22 @@ EXACT = Exactness()
 ROUNDED = Exactness(bound="within the rounding of sums and of elementary functions")
 SUMS = Exactness(
     "no sum leaves its accumulator",
-    sums=("quant.conv2d", "quant.depthwise_conv2d", "quant.transpose_conv2d", "quant.dense", "quant.batch_matmul", "theano.sum"),
-)  # fmt: skip
+    sums=(
+        "quant.conv2d",
+        "quant.depthwise_conv2d",
+        "quant.transpose_conv2d",
+        "quant.dense",
+        "quant.batch_matmul",
+        "theano.sum",
+    ),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class ImportedOperator:
-    """An operator of a model: its name, its place, how exact it is, and the values of the program that compute it."""
+    """An operator of a model: its name, its place, how exact it is, and the values of the program
+    that compute it.
+    """
 
     op: str
     where: str
@@ -57,7 +71,9 @@ class ImportedOperator:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The contract's statement on an operator of one program: `exact`, `exact if` or `bounded`, and the condition or the bound."""
+    """The contract's statement on an operator of one program: `exact`, `exact if` or `bounded`, and
+    the condition or the bound.
+    """
 
     operator: str
     where: str
@@ -67,14 +83,18 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Imported(Module):
-    """The program of a model, with the implementation that it equals, its operators, and the state that its calls begin with."""
+    """The program of a model, with the implementation that it equals, its operators, and the state
+    that its calls begin with.
+    """
 
     reference: str = ""
     operators: Sequence[ImportedOperator] = ()
     state: Mapping[str, np.ndarray] = field(default_factory=dict)  # by the name of the argument
 
     def verdicts(self) -> list[Verdict]:
-        """The verdict on each operator, its condition decided by the ranges of integers where it can be."""
+        """The verdict on each operator, its condition decided by the ranges of integers where it
+        can be.
+        """
         from cvm.lowering.formulas.overflow_warnings import Analysis
 
         analysis, main = Analysis(self), frozenset(self.functions["main"].operations)
@@ -111,7 +131,9 @@ class Imported(Module):
 
 
 def live(operators: Sequence[ImportedOperator], function: Function) -> list[ImportedOperator]:
-    """The operators on which the results of a function depend, with those of their values that it has."""
+    """The operators on which the results of a function depend, with those of their values that it
+    has.
+    """
     live_values = frozenset(function.values())
     return [
         replace(o, values=o.values & live_values)
@@ -121,26 +143,35 @@ def live(operators: Sequence[ImportedOperator], function: Function) -> list[Impo
 
 
 def verdicts(program: object, reference: str) -> list[Verdict]:
-    """The verdicts on the operators of a program; raises where the program was not imported to equal this reference."""
+    """The verdicts on the operators of a program; raises where the program was not imported to
+    equal this reference.
+    """
     if reference not in REFERENCES:
         raise cvm.Error(f"a reference is one of {', '.join(REFERENCES)}, got {reference!r}")
     if not isinstance(program, Imported):
         raise cvm.Error(
-            f"exactness as {reference} is a property of an imported model, such as cvm.from_tflite gives"
+            f"exactness as {reference} is a property of an imported model, such as "
+            "cvm.from_tflite gives"
         )
     if program.reference != reference:
         imported_as = program.reference or "kernels of another rounding"
         raise cvm.Error(
-            f"nothing is known of exactness as {reference}: the model was imported to equal {imported_as}"
+            f"nothing is known of exactness as {reference}: the model was imported to "
+            f"equal {imported_as}"
         )
     return program.verdicts()
 
 
 def require(program: object, reference: str) -> None:
-    """Raises VerifyError with all operators of an imported program that are only within a bound of the reference."""
+    """Raises VerifyError with all operators of an imported program that are only within a bound of
+    the reference.
+    """
     bounded = [v for v in verdicts(program, reference) if v.verdict == "bounded"]
     if bounded and isinstance(program, Imported):
-        message = f"{len(bounded)} operator{'s' * (len(bounded) > 1)} of the model cannot be exact as {reference}"
+        message = (
+            f"{len(bounded)} operator{'s' * (len(bounded) > 1)} of the model cannot be exact "
+            f"as {reference}"
+        )
         where = Span(Source(program.filename, ""), 0, 0)
         raise cvm.VerifyError(
             Diagnostic(message, where, "exactness", tuple(Note(line) for line in summary(bounded)))

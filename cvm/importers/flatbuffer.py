@@ -1,8 +1,11 @@
-"""Reads flatbuffers by a table of their schema's fields. Every offset is checked: a damaged file is a `Damaged`, never a crash.
+"""Reads flatbuffers by a table of their schema's fields. Every offset is checked: a damaged file is
+a `Damaged`, never a crash.
 
-A schema maps the name of a table to its fields in the order of their slots, each `name:kind` or `name:kind=default`. A kind is a
-number (`i8` ... `u64`, `f32`, `bool`), `str`, the name of a table, `table` (of a union, whose schema the reader gives later), `-` (not
-read), or one of these in brackets, a vector."""
+A schema maps the name of a table to its fields in the order of their slots, each `name:kind` or
+`name:kind=default`. A kind is a number (`i8` ... `u64`, `f32`, `bool`), `str`, the name of a table,
+`table` (of a union, whose schema the reader gives later), `-` (not read), or one of these in
+brackets, a vector.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +20,18 @@ import cvm
 from cvm.importers import unreadable
 
 NUMBERS = {
-    "i8": "<i1", "u8": "<u1", "i16": "<i2", "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4",
-    "f64": "<f8", "bool": "<u1",
-}  # fmt: skip
+    "i8": "<i1",
+    "u8": "<u1",
+    "i16": "<i2",
+    "u16": "<u2",
+    "i32": "<i4",
+    "u32": "<u4",
+    "i64": "<i8",
+    "u64": "<u8",
+    "f32": "<f4",
+    "f64": "<f8",
+    "bool": "<u1",
+}
 SIZE_OF_OFFSET = 4
 
 Schema = Mapping[str, str]
@@ -86,7 +98,9 @@ class Flatbuffer:
 
 
 class Table:
-    """A table of a flatbuffer; its fields are attributes. A field that is absent is its default, an empty vector, or None."""
+    """A table of a flatbuffer; its fields are attributes. A field that is absent is its default, an
+    empty vector, or None.
+    """
 
     def __init__(self, file: Flatbuffer, position: int, kind: str) -> None:
         self._file, self._position, self._kind = file, position, kind

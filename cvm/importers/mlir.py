@@ -1,10 +1,12 @@
 """MLIR of `func`, `linalg`, `arith`, `math` and `tensor`, parsed by xDSL, to programs.
 
-Integers without a sign are signed; what reads them as unsigned converts them before and after. Undefined behaviour has our meaning.
-An operation of `linalg` is its body, element by element, over the space of its loops, and the reductions in it:
+Integers without a sign are signed; what reads them as unsigned converts them before and after.
+Undefined behaviour has our meaning. An operation of `linalg` is its body, element by element, over
+the space of its loops, and the reductions in it:
 
     linalg.generic {indexing_maps = [(i, j, k) -> (i, k), (k, j), (i, j)]} ... { yield out + a * b }
-        =>  out + the sum over k of A[i, 'x', k] * B['x', j, k]"""
+        =>  out + the sum over k of A[i, 'x', k] * B['x', j, k]
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
-from cvm.dialect.ir.limits import LIMITS, excess
-from cvm.dialect.ir.sizes import Dim, Size, same_size
-from cvm.dialect.ir.types import ELEMENT_TYPES, I1, I32, I64, TensorType
-from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.dialect.support.diagnostics import Diagnostic, Source, Span
+from cvm.dialect.support.limits import LIMITS, excess
+from cvm.dialect.types.sizes import Dim, Size, same_size
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I1, I32, I64, TensorType
 from cvm.importers import refuse
 from cvm.importers.exactness import EXACT, Exactness, Imported
 from cvm.importers.flatbuffer import contents
@@ -43,10 +45,13 @@ rule = table(RULES)
 
 @USER_TRACEBACK
 def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
-    """The function @main of an MLIR module, or its public one, as a verified module, of a path or the text in bytes.
+    """The function @main of an MLIR module, or its public one, as a verified module, of a path or
+    the text in bytes.
 
-    Functions that it calls become part of it. Text with operators of `tosa` is for `from_tosa`. Raises ParseError, which names every
-    operation that cannot be imported. Needs the package xdsl."""
+    Functions that it calls become part of it. Text with operators of `tosa` is for `from_tosa`.
+    Raises ParseError, which names every operation that cannot be imported. Needs the package
+    xdsl.
+    """
     filename, data = contents(model, "<mlir>")
     if b"tosa." in data:
         return from_tosa(model)
@@ -132,7 +137,9 @@ class Reader(Importer):
     def block(
         self, region: Any, arguments: Sequence[Any], extents: Sequence[Dim] | None = None
     ) -> list[Any]:
-        """The operands of a region's last operation; `extents` are the sizes of the loops of which it is the body."""
+        """The operands of a region's last operation; `extents` are the sizes of the loops of which
+        it is the body.
+        """
         last = region.block.last_op if len(region.blocks) == 1 else None
         if last is None or name_of(last).rpartition(".")[2] not in ("return", "yield"):
             raise Unsupported("a region that is not one block, which returns or yields")
@@ -200,20 +207,72 @@ def typed(type: Any) -> TensorType:
     return TensorType(tuple(n if n >= 0 else Size.unknown() for n in shape), ELEMENT_TYPES[name])
 
 
-FUNCTIONS = {  # of NumPy; operations on integers end with i, those that read them as unsigned with ui
-    **{f"arith.{n}": u for n, u in {
-        "addi": "add", "subi": "subtract", "muli": "multiply", "divsi": "floor_divide", "floordivsi": "floor_divide",
-        "remsi": "fmod", "maxsi": "maximum", "minsi": "minimum", "shli": "left_shift", "shrsi": "right_shift",
-        "divui": "floor_divide", "remui": "fmod", "maxui": "maximum", "minui": "minimum", "shrui": "right_shift",
-        "andi": "bitwise_and", "ori": "bitwise_or", "xori": "bitwise_xor", "addf": "add", "subf": "subtract",
-        "mulf": "multiply", "divf": "divide", "remf": "fmod", "negf": "negative", "maximumf": "maximum",
-        "minimumf": "minimum", "maxnumf": "fmax", "minnumf": "fmin", "select": "where",
-    }.items()},
-    "math.absi": "absolute", "math.absf": "absolute", "math.roundeven": "rint", "math.powf": "power",
+# of NumPy; operations on integers end with i, those that read them as unsigned with ui
+FUNCTIONS = {
+    **{
+        f"arith.{n}": u
+        for n, u in {
+            "addi": "add",
+            "subi": "subtract",
+            "muli": "multiply",
+            "divsi": "floor_divide",
+            "floordivsi": "floor_divide",
+            "remsi": "fmod",
+            "maxsi": "maximum",
+            "minsi": "minimum",
+            "shli": "left_shift",
+            "shrsi": "right_shift",
+            "divui": "floor_divide",
+            "remui": "fmod",
+            "maxui": "maximum",
+            "minui": "minimum",
+            "shrui": "right_shift",
+            "andi": "bitwise_and",
+            "ori": "bitwise_or",
+            "xori": "bitwise_xor",
+            "addf": "add",
+            "subf": "subtract",
+            "mulf": "multiply",
+            "divf": "divide",
+            "remf": "fmod",
+            "negf": "negative",
+            "maximumf": "maximum",
+            "minimumf": "minimum",
+            "maxnumf": "fmax",
+            "minnumf": "fmin",
+            "select": "where",
+        }.items()
+    },
+    "math.absi": "absolute",
+    "math.absf": "absolute",
+    "math.roundeven": "rint",
+    "math.powf": "power",
     **{f"math.a{n}": f"arc{n}" for n in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")},
-    **{f"math.{n}": n for n in ("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "log", "log10", "log1p",
-                                "log2", "sin", "sinh", "sqrt", "tan", "tanh", "trunc")},
-}  # fmt: skip
+    **{
+        f"math.{n}": n
+        for n in (
+            "cbrt",
+            "ceil",
+            "copysign",
+            "cos",
+            "cosh",
+            "exp",
+            "exp2",
+            "expm1",
+            "floor",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "sin",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+            "trunc",
+        )
+    },
+}
 PREDICATES = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 REDUCTIONS = {n: n for n in ("add", "maximum", "minimum")} | {"multiply": "mul"}
 REDUCTIONS |= {"bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor"}
@@ -274,7 +333,9 @@ def cast(at: At, x: Node) -> Node:
 
 @rule("math.ctlz")
 def leading_zeros(at: At, x: Node) -> Node:
-    """Those of i32; of i64 they are those of two words, and what is narrower has zeros before it."""
+    """Those of i32; of i64 they are those of two words, and what is narrower has zeros before
+    it.
+    """
     if x.element is not I64:
         return (unsigned(x).cast(I32).apply("quant.leading_zeros") - (32 - x.element.bits)).cast(
             x.element
@@ -455,7 +516,9 @@ def structured(at: At, *xs: Node) -> list[Any]:
 
 
 def indexing_maps(at: At, ranks: Sequence[int]) -> list[list[Access]]:
-    """For each operand, what its axes are read at: MLIR's generic form has the maps of most named operations."""
+    """For each operand, what its axes are read at: MLIR's generic form has the maps of most named
+    operations.
+    """
     for name in {"indexing_maps", "linalg.memoized_indexing_maps"} & at.attributes.keys():
         return [accesses(m.data) for m in at.attributes[name]]
     every = [*range(max(ranks))]
@@ -490,7 +553,9 @@ def accesses(map: Any) -> list[Access]:
 
 
 def arranged(x: Node, map: Sequence[Access], extents: Sequence[Dim]) -> Node:
-    """An operand over the space of the loops, with size 1 along the dimensions that it does not have; sums become windows."""
+    """An operand over the space of the loops, with size 1 along the dimensions that it does not
+    have; sums become windows.
+    """
     place: dict[int, int] = {}  # the axis of each dimension
     for axis, access in enumerate(map):
         steps, added = ({access: 1}, 0) if isinstance(access, int) else access
@@ -505,8 +570,15 @@ def arranged(x: Node, map: Sequence[Access], extents: Sequence[Dim]) -> Node:
             (windows, window), (stride, dilation) = [*counts, 1, 1][:2], [*steps.values(), 1, 1][:2]
             if (beyond := (windows - 1) * stride + (window - 1) * dilation + added + 1 - size) > 0:
                 raise Because(f"it reads {beyond} elements beyond its operand")
-            x = x.apply("builtin.windows", axes=(axis,), sizes=(window,), strides=(stride,), dilations=(dilation,),
-                        before=(-added,), after=(beyond,))  # fmt: skip
+            x = x.apply(
+                "builtin.windows",
+                axes=(axis,),
+                sizes=(window,),
+                strides=(stride,),
+                dilations=(dilation,),
+                before=(-added,),
+                after=(beyond,),
+            )
         if place.keys() & steps:
             raise Unsupported("a diagonal")
         place |= zip(steps, (axis, x.rank - 1), strict=False)

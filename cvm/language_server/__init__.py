@@ -1,3 +1,5 @@
-"""The language server of `.cvm` programs: `document` knows what stands where in a text, `server` speaks the protocol.
+"""The language server of `.cvm` programs: `document` knows what stands where in a text, `server`
+speaks the protocol.
 
-`cvm lsp` starts it on standard input and output; it needs the extra `editor` (pygls)."""
+`cvm lsp` starts it on standard input and output; it needs the extra `editor` (pygls).
+"""

@@ -1,7 +1,9 @@
-"""One text as it stands in an editor: its tokens, the values and functions they name, and its mistakes.
+"""One text as it stands in an editor: its tokens, the values and functions they name, and its
+mistakes.
 
-Works from the tokens, so that names can be followed in a text that has mistakes, and from the module as far as that is
-right, for types and ranges. Offsets count characters of the text."""
+Works from the tokens, so that names can be followed in a text that has mistakes, and from the
+module as far as that is right, for types and ranges. Offsets count characters of the text.
+"""
 
 import re
 from bisect import bisect_right
@@ -10,18 +12,18 @@ from functools import cached_property
 from pathlib import Path
 
 from cvm.commands.ops import page, summary
-from cvm.commands.read_level import reader_of, warnings_of
 from cvm.dialect.builtin import Const
-from cvm.dialect.ir.attributes import attribute_text, describe
-from cvm.dialect.ir.diagnostics import Diagnostic, Error, Source
-from cvm.dialect.ir.types import ELEMENT_TYPES
-from cvm.dialect.program.function import Function, Graph, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.function import Function, Graph, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.support.diagnostics import Diagnostic, Error, Source
+from cvm.dialect.types.attributes import attribute_text, describe
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 from cvm.lowering.formulas.overflow_warnings import Analysis
 from cvm.parser import check
 from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
+from cvm.terminal.read_program import reader_of, warnings_of
 
 HEADS = ("FUNC", "GRAPH")  # tokens that begin a scope of values
 WORD = re.compile(r"[%@A-Za-z0-9_.$]*\Z")  # that is being written at the end of a text
@@ -66,7 +68,9 @@ class Document:
         return token if token >= 0 and offset <= self.tokens[token].end else None
 
     def scope(self, index: int) -> tuple[int, int]:
-        """The numbers of the first token of the function around a token, and of the first one after it."""
+        """The numbers of the first token of the function around a token, and of the first one after
+        it.
+        """
         at = bisect_right(self.heads, index)
         return self.heads[at - 1] if at else 0, self.heads[at] if at < len(self.heads) else len(
             self.tokens
@@ -89,7 +93,9 @@ class Document:
         )
 
     def occurrences(self, index: int | None) -> list[Token]:
-        """The tokens that name what a token names, first its definition: a value in its function, or a function."""
+        """The tokens that name what a token names, first its definition: a value in its function,
+        or a function.
+        """
         if index is None or (token := self.tokens[index]).type not in NAMED:
             return []
         start, end = (0, len(self.tokens)) if token.type == "SYMBOL" else self.scope(index)
@@ -103,7 +109,9 @@ class Document:
 
     @cached_property
     def definitions(self) -> set[int]:
-        """The numbers of the tokens that introduce a name: of a function, an argument, or a result."""
+        """The numbers of the tokens that introduce a name: of a function, an argument, or a
+        result.
+        """
         indices: set[int] = set()
         kinds = ["", *(t.type for t in self.tokens), ""]
         for i, (before, kind, after) in enumerate(zip(kinds, kinds[1:], kinds[2:], strict=False)):
@@ -115,7 +123,9 @@ class Document:
         return indices
 
     def describe(self, index: int | None) -> str:
-        """Describe a token as Markdown: its type and values, or its page; empty if nothing is known of it."""
+        """Describe a token as Markdown: its type and values, or its page; empty if nothing is known
+        of it.
+        """
         if index is None:
             return ""
         if (token := self.tokens[index]).type in ("OPERATOR", "INFIX", "STRING"):
@@ -186,4 +196,7 @@ def head(function: Function) -> str:
     if isinstance(function, Graph):
         return f"graph @{function.name}"
     arguments = ", ".join(f"%{a.name}: {a.type or '?'}" for a in function.arguments)
-    return f"func @{function.name}({arguments}) -> ({', '.join(str(r.type or '?') for r in function.results)})"
+    return (
+        f"func @{function.name}({arguments}) -> "
+        f"({', '.join(str(r.type or '?') for r in function.results)})"
+    )

@@ -1,4 +1,6 @@
-"""The language server: answers an editor's requests, each from the Document of the text as it stands there."""
+"""The language server: answers an editor's requests, each from the Document of the text as it
+stands there.
+"""
 
 import os
 import re
@@ -12,7 +14,7 @@ import lsprotocol.types as lsp  # pyright: ignore[reportMissingImports]
 from pygls.lsp.server import LanguageServer  # pyright: ignore[reportMissingImports]
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic
+from cvm.dialect.support.diagnostics import Diagnostic
 from cvm.language_server.document import Document
 from cvm.parser.format import format_text
 from cvm.parser.syntax_tree import Token
@@ -32,7 +34,9 @@ documents: dict[str, Document] = {}  # by address, as last seen
 
 
 def main() -> int:
-    """Serve on standard input and output until the editor ends it; 0 if it did so in order, else 1, as the protocol says."""
+    """Serve on standard input and output until the editor ends it; 0 if it did so in order, else 1,
+    as the protocol says.
+    """
     with open(os.dup(sys.stdout.fileno()), "wb") as output:  # which pygls closes
         server.start_io(stdout=output)
     return 0 if ended else 1
@@ -146,7 +150,9 @@ def prepare_rename(params: lsp.PrepareRenameParams) -> lsp.Range | None:
 
 @server.feature(lsp.TEXT_DOCUMENT_RENAME)
 def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
-    """Rename a value in its function, or a function with its calls; a name that is taken or none is refused."""
+    """Rename a value in its function, or a function with its calls; a name that is taken or none is
+    refused.
+    """
     document, index = pointed(params)
     if not (tokens := document.occurrences(index)):
         return None

@@ -3,7 +3,8 @@
 A formula's accesses are proved in bounds, or checked as it runs, before it runs without checks.
 Formula and reference are compared on all targets, derivatives with finite differences, simplified
 operations with the plain ones. All of it runs in a child process, whose end by a signal is a
-mistake of the operator."""
+mistake of the operator.
+"""
 
 import os
 import pickle
@@ -19,14 +20,14 @@ import numpy as np
 
 import cvm
 from cvm.commands.diff import smallest
-from cvm.commands.inputs import random_arrays
 from cvm.commands.run import named
-from cvm.dialect.program.function import Function, Graph
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.ir.function import Function, Graph
+from cvm.dialect.ir.module import Module
+from cvm.dialect.spec.operator import Operator
 from cvm.jit.targets import TARGETS
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from cvm.lowering.pipeline import unscheduled
+from cvm.terminal.arguments import random_arrays
 
 from .check_rules import arguments, copies, place, samples, wrong_derivative, wrong_simplification
 from .lines import difference

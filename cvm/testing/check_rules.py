@@ -1,7 +1,8 @@
 """Check the rules of an operator beside its formula: `pullback`, `pushforward` and `simplified`.
 
 Derivatives are held against finite differences where these agree for two steps; simplified
-operations against the plain ones, bit for bit, on random and extreme values."""
+operations against the plain ones, bit for bit, on random and extreme values.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,19 +15,19 @@ import numpy as np
 
 import cvm
 from cvm.commands.diff import distance, smallest
-from cvm.commands.inputs import random_arrays
 from cvm.dialect.builtin import Calling, Const, Data
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.types import TensorType
-from cvm.dialect.program.function import Function, Literal, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_module
-from cvm.dialect.program.verify import type_operation, verify
-from cvm.dialect.spec.extensions import source_place
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.ir.function import Function, Literal, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.ir.verify import type_operation, verify
+from cvm.dialect.spec.foreign_operators import source_place
+from cvm.dialect.spec.operator import OPERATORS, Operator
 from cvm.dialect.theano.grad_lop_rop import LOp, ROp, tangent_type
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.tensor_types import TensorType
 from cvm.jit.compile import prepared
 from cvm.jit.functions.reference_function import ReferenceFunction
+from cvm.terminal.arguments import random_arrays
 
 SEEDS = 9
 Arrays = list[np.ndarray]
@@ -232,7 +233,8 @@ def _changed(functions: Sequence[ReferenceFunction], arrays: Arrays) -> str | No
 def _programs(op: type[Operator[Any]], function: Function) -> Iterator[tuple[Function, int]]:
     """Functions whose last operation is that of the example, with the number of that operation.
 
-    Its operands are arguments, constants, each other, or results of operations of the dialect."""
+    Its operands are arguments, constants, each other, or results of operations of the dialect.
+    """
     own = [o for o in function.operations if isinstance(o.operator, op)]
     if len(own) != 1 or len(own[0].results) != 1:
         return

@@ -3,8 +3,10 @@
     check: T        T occurs after what was found before            check-next: T   on the line after that
     check-not: T    T does not occur before the next match          check-dag: T    with its neighbors, in any order
 
-Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match is named x, `[[x]]` that text. Matching
-some takes exponential time, so this file is also a program: the process that matches them, which the system ends in time."""
+Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match is named x,
+`[[x]]` that text. Matching some takes exponential time, so this file is also a program: the process
+that matches them, which the system ends in time.
+"""
 
 import json
 import re
@@ -111,7 +113,9 @@ def _search(
     begin: Callable[[int], object],
     spans: Sequence[tuple[int, int]],
 ) -> tuple[int, int]:
-    """The first match from a position on that lies apart from those taken; its captures are taken note of."""
+    """The first match from a position on that lies apart from those taken; its captures are taken
+    note of.
+    """
     begin(check.line)
     for match in _pattern(check, captured).finditer(text, at):
         if all(match.end() <= start or match.start() >= end for start, end in spans):

@@ -1,7 +1,10 @@
-"""The commands of filetests: `COMMANDS` has a function for each, which gives its text, or raises Failure.
+"""The commands of filetests: `COMMANDS` has a function for each, which gives its text, or raises
+Failure.
 
-In: a `Filetest` and one of its commands. The text of a stage or of passes is compared with golden lines, or with `check:`
-lines; `perform` does that, or blesses: it writes the golden lines and gives the diff (docs/testing.md)."""
+In: a `Filetest` and one of its commands. The text of a stage or of passes is compared with golden
+lines, or with `check:` lines; `perform` does that, or blesses: it writes the golden lines and gives
+the diff (docs/testing.md).
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,10 +18,22 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.display import digest as sha256
-from cvm.commands.inputs import random_arrays
 from cvm.commands.opt import all_passes, text_after
-from cvm.commands.read_level import (
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.support.suggest import did_you_mean
+from cvm.dialect.types.tensor_types import kind_of
+from cvm.jit.functions.clocked_program import CompiledGraph
+from cvm.jit.host_processor import resolve
+from cvm.jit.targets import all_stages, find_target
+from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ranges
+from cvm.lowering.passes import run_passes
+from cvm.lowering.pipeline import PIPELINES, context_of
+from cvm.lowering.processor import compiling_for
+from cvm.terminal.arguments import random_arrays
+from cvm.terminal.display import digest as sha256
+from cvm.terminal.read_program import (
     Level,
     bind_sizes,
     compiled,
@@ -28,18 +43,6 @@ from cvm.commands.read_level import (
     targets_of,
     warnings_of,
 )
-from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.ir.types import kind_of
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_module
-from cvm.jit.functions.clocked_program import CompiledGraph
-from cvm.jit.host_processor import resolve
-from cvm.jit.targets import all_stages, find_target
-from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ranges
-from cvm.lowering.passes import run_passes
-from cvm.lowering.pipeline import PIPELINES, context_of
-from cvm.lowering.processor import compiling_for
 
 from .checks import Mismatch, check_text
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
@@ -57,7 +60,9 @@ class Skipped(Exception):
 
 
 def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
-    """Run one command of a file; raise Failure where it disagrees, or by `update` write golden lines; the diff."""
+    """Run one command of a file; raise Failure where it disagrees, or by `update` write golden
+    lines; the diff.
+    """
     command = test.command(text)
     at = f"{test.path}:{command.line}"
     if command.name not in names():
@@ -105,7 +110,10 @@ def _differs(
     said = (
         f"{test.path}:{line}: `{command}` of @{name} prints something else than its golden lines; "
     )
-    said += f"{'' if written else 'there are none yet; '}`cvm test --bless` or `pytest --cvm-bless` writes them"
+    said += (
+        f"{'' if written else 'there are none yet; '}`cvm test --bless` or `pytest "
+        "--cvm-bless` writes them"
+    )
 
     def shifted(m: re.Match[str]) -> str:
         return f"@@ -{int(m[1]) + line - 1 if written else line}{m[2]}"
@@ -175,7 +183,9 @@ def opt(test: Filetest, command: Command) -> Golden:
 
 
 def graph(test: Filetest, command: Command) -> Golden:
-    """The text of each function, for `ranges` with its ranges; it reads back as the same program."""
+    """The text of each function, for `ranges` with its ranges; it reads back as the same
+    program.
+    """
     module, show = (
         _module(test, command),
         print_ranges if command.name == "ranges" else print_module,
@@ -304,7 +314,9 @@ def run(test: Filetest, command: Command) -> None:
 
 
 def lacking(command: Command) -> dict[str, str]:
-    """The targets that a command names and that cannot run here, with the reasons; none of an unknown target."""
+    """The targets that a command names and that cannot run here, with the reasons; none of an
+    unknown target.
+    """
     if command.name not in ("run", "digest") or "target" not in command.options:
         return {}
     with suppress(cvm.TargetError):
@@ -314,7 +326,9 @@ def lacking(command: Command) -> dict[str, str]:
 
 
 def _targets(command: Command, default: list[str]) -> list[str]:
-    """The targets that the command names, or these, as far as they can run here; Skipped where none can."""
+    """The targets that the command names, or these, as far as they can run here; Skipped where none
+    can.
+    """
     chosen = command.options["target"].split(",") if "target" in command.options else default
     for name in chosen:
         try:
@@ -328,7 +342,9 @@ def _targets(command: Command, default: list[str]) -> list[str]:
 
 
 def calls_of(test: Filetest) -> Iterable[tuple[int, str, Call]]:
-    """The `run:` lines; one goes on in the comments below it while brackets are open or it ends with a mark."""
+    """The `run:` lines; one goes on in the comments below it while brackets are open or it ends
+    with a mark.
+    """
     for n, line in enumerate(test.lines):
         if line.startswith("// run:"):
             first, text = n + 1, line.removeprefix("// run:")
@@ -346,7 +362,10 @@ def calls_of(test: Filetest) -> Iterable[tuple[int, str, Call]]:
 def _call(program: Level, call: Call, target: str) -> str | None:
     f = compiled(program, call.function, target)
     if len(declared := [a.known_type for a in f.function.arguments]) != len(call.arguments):
-        return f"@{call.function} takes {len(declared)} arguments, the line gives {len(call.arguments)}"
+        return (
+            f"@{call.function} takes {len(declared)} arguments, the line gives "
+            f"{len(call.arguments)}"
+        )
     try:
         arrays = [
             as_array(a, t.element.dtype, t.array_shape)
@@ -386,6 +405,12 @@ def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> st
 
 
 _COMMANDS: Mapping[str, Callable[[Filetest, Command], Golden | None]] = {
-    "run": run, "check": check, "overflow": overflow, "fmt": fmt, "digest": digest, "opt": opt, "ranges": graph,
+    "run": run,
+    "check": check,
+    "overflow": overflow,
+    "fmt": fmt,
+    "digest": digest,
+    "opt": opt,
+    "ranges": graph,
     "graph": graph,
-}  # fmt: skip
+}

@@ -1,7 +1,9 @@
-"""A filetest taken apart: its commands, its golden lines, its expectations, and the mistakes of its comments.
+"""A filetest taken apart: its commands, its golden lines, its expectations, and the mistakes of its
+comments.
 
-`// test` lines are commands, `//>` lines the golden text after a function, `//= COMMAND` says whose text it is. Nothing
-is parsed or run here."""
+`// test` lines are commands, `//>` lines the golden text after a function, `//= COMMAND` says whose
+text it is. Nothing is parsed or run here.
+"""
 
 import os
 import re
@@ -15,8 +17,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from cvm.dialect.ir.diagnostics import printable
-from cvm.dialect.ir.files import write_file
+from cvm.dialect.support.diagnostics import printable
+from cvm.dialect.support.files import write_file
 
 from .checks import Check
 
@@ -40,7 +42,9 @@ Golden = dict[str, list[str]]  # of each function: its golden lines
 
 
 class Failure(AssertionError):
-    """A filetest is not what its file says; `diff` has the lines of a unified diff, where text was compared."""
+    """A filetest is not what its file says; `diff` has the lines of a unified diff, where text was
+    compared.
+    """
 
     def __init__(self, message: str, diff: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -114,7 +118,9 @@ class Filetest:
 
     @cached_property
     def checks(self) -> dict[str, list[Check]]:
-        """The checks of each command: those that follow its `// test` line, before the next command that prints text."""
+        """The checks of each command: those that follow its `// test` line, before the next command
+        that prints text.
+        """
         by_command: dict[str, list[Check]] = {}
         printing = [c for c in self.tests if c.name not in WITHOUT_TEXT]
         for n, line in enumerate(self.lines, 1):
@@ -142,7 +148,9 @@ class Filetest:
         return lines
 
     def golden_line(self, command: str, function: str) -> int:
-        """The number of the first golden line of a command after a function; of the line after it, where there is none."""
+        """The number of the first golden line of a command after a function; of the line after it,
+        where there is none.
+        """
         numbers = [
             n for name, of, n, _ in self._golden_lines() if (name, of) == (function, command)
         ]
@@ -165,7 +173,9 @@ class Filetest:
                     yield name, current, n, line.removeprefix(GOLDEN).removeprefix(" ")
 
     def with_golden(self, command: str, golden: Golden) -> str:
-        """The file's text with these golden lines, and without those of commands that it does not test."""
+        """The file's text with these golden lines, and without those of commands that it does not
+        test.
+        """
         goldens = {c: golden if c == command else self.golden(c) for c in self.golden_commands}
         lines: list[str] = []
         ends = {last: name for name, (_, last) in self.functions.items()}
@@ -180,11 +190,15 @@ class Filetest:
     # mistakes of the comments
 
     def is_test(self) -> bool:
-        """Test whether there is anything in the file for the runner: a command, an expectation, or nearly one."""
+        """Test whether there is anything in the file for the runner: a command, an expectation, or
+        nearly one.
+        """
         return bool(self.tests) or any(self.problems())
 
     def problems(self) -> Iterator[tuple[int, str]]:
-        """Each mistake of the comments, with its line: near misses, and expectations that nothing looks at."""
+        """Each mistake of the comments, with its line: near misses, and expectations that nothing
+        looks at.
+        """
         names = {c.name for c in self.tests}
         for n, c in enumerate(self.tests):
             if c.text in self.commands[:n]:
@@ -218,7 +232,9 @@ class Filetest:
 
 
 def _near_miss(line: str) -> str | None:
-    """The expectation that a comment is nearly: a word with a wrong letter, another case, no blank, or no colon."""
+    """The expectation that a comment is nearly: a word with a wrong letter, another case, no blank,
+    or no colon.
+    """
     if "//" not in line or line.startswith((GOLDEN, HEADER)):
         return None
     if (
@@ -238,7 +254,9 @@ def _near_miss(line: str) -> str | None:
 
 
 def _is_near(word: str, mark: str) -> bool:
-    """Test whether a word is another one but for case, one letter, or two letters in turned order."""
+    """Test whether a word is another one but for case, one letter, or two letters in turned
+    order.
+    """
     a, b = sorted((word.lower().replace("_", "-"), mark), key=len)
     if len(a) == len(b):
         apart = [(x, y) for x, y in zip(a, b, strict=True) if x != y]
@@ -247,7 +265,9 @@ def _is_near(word: str, mark: str) -> bool:
 
 
 def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Each function, graph or kernel with its first and last line, from 0: the last is the next `}` indented as the first."""
+    """Each function, graph or kernel with its first and last line, from 0: the last is the next `}`
+    indented as the first.
+    """
     for first, line in enumerate(lines):
         if (
             head := re.match(r"(\s*)(?:func|graph|kernel|loop|formulas)\s+@([\w.$-]+)", line)
@@ -267,7 +287,9 @@ def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[str]:
-    """Write a command's golden lines into its file, read again under a lock, drop stale ones; gives the diff."""
+    """Write a command's golden lines into its file, read again under a lock, drop stale ones; gives
+    the diff.
+    """
     handle = _locked(lock := path.with_name(f".{path.name}.lock"))
     try:
         test = Filetest.load(path)

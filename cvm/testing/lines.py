@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvm.dialect.ir.types import kind_of
+from cvm.dialect.types.tensor_types import kind_of
 
 _JSON = {"(": '{"":[', ")": "]}", "nan": "NaN", "-nan": "NaN", "inf": "Infinity", "": "0"}
 
 
 class Call(NamedTuple):
-    """`@function(arguments) relation results`: `==` exactly, `~=` within 2.4e-7, or `error: code: message`."""
+    """`@function(arguments) relation results`: `==` exactly, `~=` within 2.4e-7, or `error: code:
+    message`.
+    """
 
     function: str
     arguments: list[Any]
@@ -34,7 +36,9 @@ def read_call(text: str) -> Call:
 
 
 def _values(text: str) -> list[Any]:
-    """Values between commas: numbers and words, lists in brackets, and complex numbers, pairs in parentheses, by way of JSON."""
+    """Values between commas: numbers and words, lists in brackets, and complex numbers, pairs in
+    parentheses, by way of JSON.
+    """
     written = re.sub(r"-?nan|inf|[()]|(?<=\d\.)(?!\d)", lambda m: _JSON[m[0]], text)
     try:
         return json.loads(f"[{written}]", object_hook=lambda pair: complex(*pair[""]))
@@ -58,7 +62,9 @@ def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
 
 
 def difference(actual: np.ndarray, expected: np.ndarray, relation: str) -> str | None:
-    """The first difference of two arrays of one type, in words; NaN equals NaN, and 0.0 differs from -0.0."""
+    """The first difference of two arrays of one type, in words; NaN equals NaN, and 0.0 differs
+    from -0.0.
+    """
     if actual.shape != expected.shape:
         return f"the shape is {actual.shape}, not {expected.shape}"
     if relation == "~=":
@@ -73,7 +79,10 @@ def difference(actual: np.ndarray, expected: np.ndarray, relation: str) -> str |
     if np.all(same):
         return None
     at = tuple(int(i) for i in np.argwhere(~same)[0])
-    return f"at {list(at)} it is {actual[at].item()!r}, not {expected[at].item()!r}; all of it is {actual.tolist()}"
+    return (
+        f"at {list(at)} it is {actual[at].item()!r}, not {expected[at].item()!r}; all of it is "
+        f"{actual.tolist()}"
+    )
 
 
 def _signs(array: Any) -> np.ndarray:

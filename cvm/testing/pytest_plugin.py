@@ -1,6 +1,9 @@
-"""The pytest plugin: `.cvm` files among a project's tests are collected, an item for each `// test` line.
+"""The pytest plugin: `.cvm` files among a project's tests are collected, an item for each `// test`
+line.
 
-pytest loads it in every run, whether there are such files or not, so it imports nothing heavy before it meets one."""
+pytest loads it in every run, whether there are such files or not, so it imports nothing heavy
+before it meets one.
+"""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cvm.dialect.ir.diagnostics import printable
+from cvm.dialect.support.diagnostics import printable
 
 from .filetest import Command, Failure, Filetest, bless, coloured
 
@@ -91,7 +94,9 @@ class Item(pytest.Item):
 
 
 class Comments(Item):
-    """The comments that are no expectation and look like one, and the expectations that nothing looks at."""
+    """The comments that are no expectation and look like one, and the expectations that nothing
+    looks at.
+    """
 
     def runtest(self) -> None:
         if self.config.option.cvm_bless:

@@ -1,7 +1,9 @@
-"""The fixed set of `cvm selftest`: named parts, each of which gives arrays that are the same wherever the promises hold.
+"""The fixed set of `cvm selftest`: named parts, each of which gives arrays that are the same
+wherever the promises hold.
 
-An operator's example over edge values; each scalar function of Theano, NumPy and DALI; programs at random sizes, which are open or
-known; networks, a training step and graphs."""
+An operator's example over edge values; each scalar function of Theano, NumPy and DALI; programs at
+random sizes, which are open or known; networks, a training step and graphs.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +15,13 @@ import numpy as np
 import cvm
 from cvm.commands.ops import by_dialect
 from cvm.dialect.dali.pointwise import Pointwise
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import ELEMENT_TYPES
+from cvm.dialect.ir.function import Graph
+from cvm.dialect.ir.module import Module
 from cvm.dialect.numpy.ufunc_table import UFUNCS
-from cvm.dialect.program.function import Graph
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 
 from .selftest_values import EDGES, TAME, WIDE, below, elements
 
@@ -58,7 +60,9 @@ Outcome = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the set: a program's calls, by the kinds of values and the sizes that are open, or a function of its own."""
+    """A part of the set: a program's calls, by the kinds of values and the sizes that are open, or
+    a function of its own.
+    """
 
     name: str
     text: str = ""
@@ -93,7 +97,9 @@ def called(function: Any, arrays: Sequence[Any]) -> Outcome:
 def arguments(
     module: Module, entry: str, name: str, kind: int, sizes: dict[str, int]
 ) -> list[np.ndarray]:
-    """Arguments of a function by a name; sizes that it leaves open, and that are not given, are drawn."""
+    """Arguments of a function by a name; sizes that it leaves open, and that are not given, are
+    drawn.
+    """
     known = {Size.named(n).key: size for n, size in sizes.items()}
     arrays: list[np.ndarray] = []
     for a in module.functions[entry].arguments:
@@ -147,7 +153,9 @@ def parts() -> Iterator[Part]:
 
 
 def scalar_functions() -> Iterator[Part]:
-    """A part for each function of an element, with a function of the program for each element type that it takes."""
+    """A part for each function of an element, with a function of the program for each element type
+    that it takes.
+    """
     for name, row in SCALAR_OPS.items():
         if name not in ALIKE:
             yield _scalar(
@@ -199,27 +207,59 @@ def _of_elements(operation: str, arity: int, element: str) -> Module | None:
 
 SUM = "theano.sum %x {axis = AXES, acc_dtype = T}"
 BODIES: dict[str, tuple[str, str, str]] = {  # a body, the arguments' types, and element types
-    "chain": ("%t = dali.mul %x, %w\n  %u = dali.sub %t, %x\n  %y = dali.clamp %u, -40, 90", "?M x ?N, ?M x ?N", "f32 f64 i32 ui8"),
+    "chain": (
+        "%t = dali.mul %x, %w\n  %u = dali.sub %t, %x\n  %y = dali.clamp %u, -40, 90",
+        "?M x ?N, ?M x ?N",
+        "f32 f64 i32 ui8",
+    ),
     "rows_and_columns": ("%y = dali.add %x, %w", "?M x 1, 1 x ?N", "f32 i32 i8"),
     "sum_0": ("%y = theano.sum %x {axis = [0], acc_dtype = T}", "?M x ?N", "f32 f64 i32"),
     "sum_1": ("%y = theano.sum %x {axis = [1], acc_dtype = T}", "?M x ?N", "f32 f64 i32"),
-    "sum_all": ("%y = theano.sum %x {axis = [0, 1, 2], acc_dtype = T}", "?M x ?N x 3", "f32 f64 i32"),
-    "sum_outer": ("%y = theano.sum %x {axis = [0, 2], acc_dtype = T}", "?M x ?N x ?K", "f32 f64 i32"),
+    "sum_all": (
+        "%y = theano.sum %x {axis = [0, 1, 2], acc_dtype = T}",
+        "?M x ?N x 3",
+        "f32 f64 i32",
+    ),
+    "sum_outer": (
+        "%y = theano.sum %x {axis = [0, 2], acc_dtype = T}",
+        "?M x ?N x ?K",
+        "f32 f64 i32",
+    ),
     "product": ("%y = theano.prod %x {axis = [1], acc_dtype = T}", "?M x ?N", "f32 f64"),
     "largest": ("%y = theano.max %x {axis = [1]}", "?M x ?N", "i32 i8"),
     "matmul": (
-        '%p = theano.dimshuffle %x {new_order = [0, 1, "x"]}\n  %q = theano.dimshuffle %w {new_order = ["x", 0, 1]}\n'
-        "  %r = dali.mul %p, %q\n  %y = theano.sum %r {axis = [1], acc_dtype = T}", "?M x ?K, ?K x ?N", "f32 f64 i32"),
+        '%p = theano.dimshuffle %x {new_order = [0, 1, "x"]}\n'
+        '  %q = theano.dimshuffle %w {new_order = ["x", 0, 1]}\n'
+        "  %r = dali.mul %p, %q\n  %y = theano.sum %r {axis = [1], acc_dtype = T}",
+        "?M x ?K, ?K x ?N",
+        "f32 f64 i32",
+    ),
     "dense": ("%t = cvm.dense %x, %w\n  %y = cvm.relu %t", "?M x ?K, ?N x ?K", "i32"),
-    "conv2d": ("%y = cvm.conv2d %x, %w {padding = [1, 1]}", "?M x 3 x ?H x ?W, ?N x 3 x 3 x 3", "i32"),
-    "depthwise": ("%y = cvm.conv2d %x, %w {padding = [1, 1], groups = 5}", "?M x 5 x ?H x ?W, 5 x 1 x 3 x 3", "i32"),
-    "pool": ("%y = cvm.max_pool2d %x {pool_size = [3, 3], strides = [2, 2], padding = [1, 1]}", "?M x 3 x ?H x ?W", "i32"),
+    "conv2d": (
+        "%y = cvm.conv2d %x, %w {padding = [1, 1]}",
+        "?M x 3 x ?H x ?W, ?N x 3 x 3 x 3",
+        "i32",
+    ),
+    "depthwise": (
+        "%y = cvm.conv2d %x, %w {padding = [1, 1], groups = 5}",
+        "?M x 5 x ?H x ?W, 5 x 1 x 3 x 3",
+        "i32",
+    ),
+    "pool": (
+        "%y = cvm.max_pool2d %x {pool_size = [3, 3], strides = [2, 2], padding = [1, 1]}",
+        "?M x 3 x ?H x ?W",
+        "i32",
+    ),
     "transpose": ("%y = cvm.transpose %x {axes = [2, 0, 1]}", "?M x ?N x ?K", "i32"),
     "softmax": (
-        '%m = theano.max %x {axis = [1]}\n  %n = theano.dimshuffle %m {new_order = [0, "x"]}\n  %d = dali.sub %x, %n\n'
+        "%m = theano.max %x {axis = [1]}\n"
+        '  %n = theano.dimshuffle %m {new_order = [0, "x"]}\n  %d = dali.sub %x, %n\n'
         "  %e = dali.exp %d\n  %s = theano.sum %e {axis = [1], acc_dtype = T}\n"
-        '  %t = theano.dimshuffle %s {new_order = [0, "x"]}\n  %y = dali.div %e, %t', "?M x ?N", "f32 f64"),
-}  # fmt: skip
+        '  %t = theano.dimshuffle %s {new_order = [0, "x"]}\n  %y = dali.div %e, %t',
+        "?M x ?N",
+        "f32 f64",
+    ),
+}
 SIZES = {"M": 40, "N": 70, "K": 130, "H": 20, "W": 30}  # one more than the largest
 CALLS = 10  # with sizes of their own, of a program
 LARGE: dict[str, dict[str, int]] = {  # sizes that threads share
@@ -268,10 +308,13 @@ def _floats(name: str, *shape: int, scale: int = 0) -> np.ndarray:
 
 
 def integers(compile: Callable[..., Any], name: str) -> Outcome:
-    """A convolutional network of integers, for batches of several sizes, its weights being constants."""
+    """A convolutional network of integers, for batches of several sizes, its weights being
+    constants.
+    """
     shapes = {"w1": (16, 1, 3, 3), "w2": (32, 16, 3, 3), "w3": (10, 512)}
     constants = "".join(
-        f"  %{w} = const dense<{elements(f'{name} {w}', ELEMENT_TYPES['i32'], shape, TAME, (-127, 127)).tolist()}>"
+        f"  %{w} = const "
+        f"dense<{elements(f'{name} {w}', ELEMENT_TYPES['i32'], shape, TAME, (-127, 127)).tolist()}>"
         f" : tensor<{'x'.join(map(str, shape))}xi32>\n"
         for w, shape in shapes.items()
     )

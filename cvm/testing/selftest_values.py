@@ -1,12 +1,14 @@
-"""Values for the programs of `cvm selftest`: a function of a name alone, on every machine and for every version of NumPy.
+"""Values for the programs of `cvm selftest`: a function of a name alone, on every machine and for
+every version of NumPy.
 
-Bits are those of SplitMix64 at consecutive counters. All conversions to elements are exact."""
+Bits are those of SplitMix64 at consecutive counters. All conversions to elements are exact.
+"""
 
 from hashlib import sha256
 
 import numpy as np
 
-from cvm.dialect.ir.types import ElementType
+from cvm.dialect.types.tensor_types import ElementType
 
 TAME, WIDE, EDGES = 0, 1, 2  # kinds: small numbers; numbers of all magnitudes; edges among these
 RARE = 7  # of 8 elements, those that are no edges

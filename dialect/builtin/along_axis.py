@@ -1,14 +1,15 @@
-"""Operators on the elements along an axis: their order, the place of the largest or smallest one, prefix reductions.
+"""Operators on the elements along an axis: their order, the place of the largest or smallest one,
+prefix reductions.
 
-NaN is above all numbers, as in NumPy's order."""
+NaN is above all numbers, as in NumPy's order.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, I1, I64, TensorType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Expr,
     Index,
     Tensor,
@@ -19,7 +20,7 @@ from ..notation.expressions import (
     constant,
     minimum,
 )
-from ..notation.loops import (
+from ..kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -31,8 +32,9 @@ from ..notation.loops import (
     identity,
     update,
 )
-from ..notation.scalar_functions import SCALARS
-from ..spec.op import C, Operator, T, declare, operator
+from ..kernel_ir.scalar_functions import SCALARS
+from ..spec.operator import C, Operator, T, declare, operator
+from ..types.tensor_types import BY_DTYPE, I1, I64, TensorType
 from .gather_scatter import COMBINED, combined
 from .pad_slice_reshape import nested
 
@@ -67,9 +69,11 @@ class Along(Operator[T]):
 
 @operator
 class Argsort(Along[T]):
-    """Y[d..., k, e...] = the place in X along `axis` of the element that comes k-th, equal ones in their order; i64.
+    """Y[d..., k, e...] = the place in X along `axis` of the element that comes k-th, equal ones in
+    their order; i64.
 
-    In ascending order, or where `descending` in the reverse of it. builtin.gather sorts by it."""
+    In ascending order, or where `descending` in the reverse of it. builtin.gather sorts by it.
+    """
 
     descending: bool = False
 
@@ -85,7 +89,9 @@ class Argsort(Along[T]):
         return self.x.shape[self.axis] - 1 - np.flip(found, self.axis)
 
     def nest(self: "Argsort[Tensor]", *results: Tensor) -> Block:
-        """A merge sort of places, from the bottom up: runs of 1, 2, 4, ... elements are merged in pairs."""
+        """A merge sort of places, from the bottom up: runs of 1, 2, 4, ... elements are merged in
+        pairs.
+        """
         (y,) = results
         n = self.x.shape[self.axis]
         d = axes(self.others(y.shape), "d")
@@ -138,7 +144,9 @@ class Argsort(Along[T]):
 
 @dataclass(frozen=True, eq=False)
 class Extreme(Along[T]):
-    """The family of the place of an extreme element along `axis`, the first of them or, where `last`, the last; i64."""
+    """The family of the place of an extreme element along `axis`, the first of them or, where
+    `last`, the last; i64.
+    """
 
     last: bool = False
 
@@ -181,25 +189,44 @@ class Extreme(Along[T]):
 
 
 for _name, _word, _compare in (("max", "largest", "gt"), ("min", "smallest", "lt")):
-    _doc = f"Y[d..., e...] = the place of the {_word} X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."
+    _doc = (
+        f"Y[d..., e...] = the place of the {_word} X[d..., k, e...] along `axis`, NaN if one "
+        "is; the first such place, or the last."
+    )
     declare(f"Arg{_name}", Extreme, _doc, compare=_compare, numpy=getattr(np, f"arg{_name}"))
 
 
 @operator
 class Cumulative(Along[T]):
-    """Y[d..., k, e...] = the reduction by `scalar_op` of X[d..., j, e...] over all j <= k along `axis`, in order.
+    """Y[d..., k, e...] = the reduction by `scalar_op` of X[d..., j, e...] over all j <= k along
+    `axis`, in order.
 
-    `exclusive` leaves out j = k, so that the first result is the identity; `reverse` runs from the other end."""
+    `exclusive` leaves out j = k, so that the first result is the identity; `reverse` runs from the
+    other end.
+    """
 
     scalar_op: str = "add"
     exclusive: bool = False
     reverse: bool = False
 
     constraints = (
-        C(1, "element(x) is not i1, and complex only where scalar_op is add or mul", lambda o: o.x.element.kind != "bool" and (o.x.element.kind != "complex" or o.scalar_op in COMBINED[:2])),
+        C(
+            1,
+            "element(x) is not i1, and complex only where scalar_op is add or mul",
+            lambda o: (
+                o.x.element.kind != "bool"
+                and (o.x.element.kind != "complex" or o.scalar_op in COMBINED[:2])
+            ),
+        ),
         Along.constraints[1],
-        C(3, "scalar_op is add, mul, maximum or minimum", lambda o: o.scalar_op in COMBINED, "scalar_op", COMBINED),
-    )  # fmt: skip
+        C(
+            3,
+            "scalar_op is add, mul, maximum or minimum",
+            lambda o: o.scalar_op in COMBINED,
+            "scalar_op",
+            COMBINED,
+        ),
+    )
     example = (
         '%x {axis = 1, scalar_op = "add", exclusive = true}',
         "%x: 2 x ?N x f32",

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from ..ir.attributes import Symbol
-from ..ir.types import Type
-from ..spec.op import Operator, T, operator
+from ..spec.operator import Operator, T, operator
+from ..types.attributes import Symbol
+from ..types.tensor_types import Type
 
 if TYPE_CHECKING:
-    from ..notation.loops import Steps
+    from ..kernel_ir.loops import Steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,9 @@ class Calling(Operator[T]):
     )  # its arguments' and its results' types
 
     def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
-        """The same operator with its callee's argument and result types, on which constraints and result types depend."""
+        """The same operator with its callee's argument and result types, on which constraints and
+        result types depend.
+        """
         known = replace(self)
         object.__setattr__(known, "signature", (tuple(passed), tuple(results)))
         return known
@@ -44,7 +46,9 @@ class Calling(Operator[T]):
         raise NotImplementedError(self.name)
 
     def steps(self: Any) -> "Steps":
-        """The loop over the callee that the operator is, of one that is neither expanded nor inlined."""
+        """The loop over the callee that the operator is, of one that is neither expanded nor
+        inlined.
+        """
         raise NotImplementedError(self.name)
 
 

@@ -1,15 +1,17 @@
-"""Constants: data in the program's text, or read from a file beside it (`dialect.ir.constant_files`)."""
+"""Constants: data in the program's text, or read from a file beside it
+(`dialect.types.constant_files`).
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ir.attributes import quoted
-from ..ir.literal_types import literal_text
-from ..ir.types import Type
-from ..notation.expressions import Element, Tensor
-from ..spec.op import Operator, T, operator
+from ..kernel_ir.expressions import Element, Tensor
+from ..spec.operator import Operator, T, operator
+from ..types.attributes import quoted
+from ..types.literal_types import literal_text
+from ..types.tensor_types import Type
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
@@ -27,7 +29,9 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
 
 def owned(array: np.ndarray) -> np.ndarray:
-    """A new array that nothing else changes, made read-only, so that a constant keeps it without a copy."""
+    """A new array that nothing else changes, made read-only, so that a constant keeps it without a
+    copy.
+    """
     base: Any = array
     while isinstance(base, np.ndarray):
         base.flags.writeable = False
@@ -36,9 +40,11 @@ def owned(array: np.ndarray) -> np.ndarray:
 
 
 class Data:
-    """The elements of a constant: written in the program, one element for all (a splat), or read from a named file.
+    """The elements of a constant: written in the program, one element for all (a splat), or read
+    from a named file.
 
-    Nothing changes them: an array that can be written to is copied."""
+    Nothing changes them: an array that can be written to is copied.
+    """
 
     def __init__(
         self, array: np.ndarray, file: tuple[str, str | None] | None = None, splat: bool = False

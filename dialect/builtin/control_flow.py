@@ -1,6 +1,8 @@
-"""Loops over a function of the module: `builtin.scan` takes a known number of steps, `builtin.while` tests a condition.
+"""Loops over a function of the module: `builtin.scan` takes a known number of steps,
+`builtin.while` tests a condition.
 
-The body is compiled once, however many steps there are."""
+The body is compiled once, however many steps there are.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.types import I1, TensorType, Type
-from ..notation.loops import MAX_STEPS, Steps
+from ..kernel_ir.loops import MAX_STEPS, Steps
 from ..spec.broadcasting import all_equal, all_of
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.tensor_types import I1, TensorType, Type
 from .call import Calling
 
 Step = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
@@ -33,7 +35,9 @@ def alike(stated: Sequence[Any], found: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Loop(Calling[T]):
-    """The family of loops over `callee`, which `carry` of its values enter and leave at every step."""
+    """The family of loops over `callee`, which `carry` of its values enter and leave at every
+    step.
+    """
 
     carry: int
 
@@ -50,26 +54,67 @@ class Loop(Calling[T]):
 
 @operator
 class Scan(Loop[T]):
-    """T steps of callee: (C', Y[t]) = callee(C, X[t], K), where C' is the C of the next step.   (jax.lax.scan, ONNX Scan)
+    """T steps of callee: (C', Y[t]) = callee(C, X[t], K), where C' is the C of the next step.
+    (jax.lax.scan, ONNX Scan)
 
-    The operands are `carry` carried values C, `scan` values X of T slices along their first axes, and values K, the same at
-    every step. The results are the last C and, with T slices along a new first axis, each Y. T is `trips` where nothing is
-    scanned. `reverse` takes the slices from the last to the first; Y[t] still belongs to X[t]."""
+    The operands are `carry` carried values C, `scan` values X of T slices along their first axes,
+    and values K, the same at every step. The results are the last C and, with T slices along a new
+    first axis, each Y. T is `trips` where nothing is scanned. `reverse` takes the slices from the
+    last to the first; Y[t] still belongs to X[t].
+    """
 
     scan: int = 0
     trips: int | None = None
     reverse: bool = False
 
     constraints = (
-        C(1, "carry >= 0, scan >= 0 and carry + scan <= operands", lambda o: o.carry >= 0 <= o.scan and o.carry + o.scan <= len(o.arguments), at="carry"),
-        C(2, "trips is given if and only if scan = 0", lambda o: (o.trips is None) == (o.scan > 0), at="trips"),
-        C(3, "the scanned values have a first axis", lambda o: all(isinstance(x, TensorType) and x.rank for x in o.scanned)),
-        C(4, "the first axes of the scanned values have one size T", lambda o: all_of((lambda x=x: x.shape[0] == o.count) for x in o.scanned)),
-        C(5, "T in [1, 2^40]", lambda o: all_of((lambda: o.count >= 1, lambda: o.count <= MAX_STEPS)), at="trips"),
-        C(6, "callee has results, the first carry of them of the carried values' elements and ranks", lambda o: o.signature[1] and alike(o.carried, o.signature[1][: o.carry]), at="callee"),
-        C(7, "callee leaves the carried values' shapes as they are", lambda o: same_types(o.carried, o.signature[1][: o.carry]), at="callee"),
-        C(8, "callee gives tensors", lambda o: all(isinstance(y, TensorType) for y in o.signature[1]), at="callee"),
-    )  # fmt: skip
+        C(
+            1,
+            "carry >= 0, scan >= 0 and carry + scan <= operands",
+            lambda o: o.carry >= 0 <= o.scan and o.carry + o.scan <= len(o.arguments),
+            at="carry",
+        ),
+        C(
+            2,
+            "trips is given if and only if scan = 0",
+            lambda o: (o.trips is None) == (o.scan > 0),
+            at="trips",
+        ),
+        C(
+            3,
+            "the scanned values have a first axis",
+            lambda o: all(isinstance(x, TensorType) and x.rank for x in o.scanned),
+        ),
+        C(
+            4,
+            "the first axes of the scanned values have one size T",
+            lambda o: all_of((lambda x=x: x.shape[0] == o.count) for x in o.scanned),
+        ),
+        C(
+            5,
+            "T in [1, 2^40]",
+            lambda o: all_of((lambda: o.count >= 1, lambda: o.count <= MAX_STEPS)),
+            at="trips",
+        ),
+        C(
+            6,
+            "callee has results, the first carry of them of the carried values' elements and ranks",
+            lambda o: o.signature[1] and alike(o.carried, o.signature[1][: o.carry]),
+            at="callee",
+        ),
+        C(
+            7,
+            "callee leaves the carried values' shapes as they are",
+            lambda o: same_types(o.carried, o.signature[1][: o.carry]),
+            at="callee",
+        ),
+        C(
+            8,
+            "callee gives tensors",
+            lambda o: all(isinstance(y, TensorType) for y in o.signature[1]),
+            at="callee",
+        ),
+    )
     example = """
         func @step(%total: tensor<3xf32>, %x: tensor<3xf32>, %decay: tensor<f32>) -> (tensor<3xf32>, tensor<f32>) {
           %kept = theano.elemwise %total, %decay {scalar_op = "mul"}
@@ -120,18 +165,44 @@ class Scan(Loop[T]):
 
 @operator
 class While(Loop[T]):
-    """Steps of callee while a condition holds: while go { (go, C) = callee(C, K) }.   (jax.lax.while_loop)
+    """Steps of callee while a condition holds: while go { (go, C) = callee(C, K) }.
+    (jax.lax.while_loop)
 
-    The operands are the condition before the first step, a truth value; `carry` carried values C; and values K, the same at
-    every step. The first result of callee is the next condition, the others are the next C. The results are the last C.
+    The operands are the condition before the first step, a truth value; `carry` carried values C;
+    and values K, the same at every step. The first result of callee is the next condition, the
+    others are the next C. The results are the last C.
     """
 
     constraints = (
-        C(1, "carry >= 1 and carry + 1 <= operands", lambda o: 1 <= o.carry < len(o.arguments), at="carry"),
-        C(2, "the condition is a tensor<i1>", lambda o: isinstance(o.arguments[0], TensorType) and o.arguments[0].rank == 0 and o.arguments[0].element is I1),
-        C(3, "callee has carry + 1 results: a tensor<i1>, and values of the carried ones' elements and ranks", lambda o: alike((o.arguments[0], *o.carried), o.signature[1]), at="callee"),
-        C(4, "callee leaves the carried values' shapes as they are", lambda o: same_types(o.carried, o.signature[1][1:]), at="callee"),
-    )  # fmt: skip
+        C(
+            1,
+            "carry >= 1 and carry + 1 <= operands",
+            lambda o: 1 <= o.carry < len(o.arguments),
+            at="carry",
+        ),
+        C(
+            2,
+            "the condition is a tensor<i1>",
+            lambda o: (
+                isinstance(o.arguments[0], TensorType)
+                and o.arguments[0].rank == 0
+                and o.arguments[0].element is I1
+            ),
+        ),
+        C(
+            3,
+            "callee has carry + 1 results: a tensor<i1>, and values of the carried ones' "
+            "elements and ranks",
+            lambda o: alike((o.arguments[0], *o.carried), o.signature[1]),
+            at="callee",
+        ),
+        C(
+            4,
+            "callee leaves the carried values' shapes as they are",
+            lambda o: same_types(o.carried, o.signature[1][1:]),
+            at="callee",
+        ),
+    )
     example = """
         func @double(%x: tensor<f32>, %limit: tensor<f32>) -> (tensor<i1>, tensor<f32>) {
           %y = theano.elemwise %x, %x {scalar_op = "add"}

@@ -1,16 +1,16 @@
-"""Operators that read and write elements at places that other tensors hold, and one that counts places.
+"""Operators that read and write elements at places that other tensors hold, and one that counts
+places.
 
-Indices are integers. A negative one counts from the end of its axis, and one outside of the axis is an error when the program
-runs; by `mode = "clip"`, each means the element that is nearest."""
+Indices are integers. A negative one counts from the end of its axis, and one outside of the axis is
+an error when the program runs; by `mode = "clip"`, each means the element that is nearest.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape
-from ..ir.types import BY_DTYPE, I64, UI64, ElementType, TensorType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Check,
     Element,
     Expr,
@@ -23,10 +23,12 @@ from ..notation.expressions import (
     minimum,
     select,
 )
-from ..notation.loops import Assert, Block, Let, Statement, Store
-from ..notation.scalar_functions import SCALARS
+from ..kernel_ir.loops import Assert, Block, Let, Statement, Store
+from ..kernel_ir.scalar_functions import SCALARS
 from ..spec.broadcasting import all_of, any_of, same_shape
-from ..spec.op import C, Operator, T, Unmet, operator
+from ..spec.operator import C, Operator, T, Unmet, operator
+from ..types.sizes import Dim, Shape
+from ..types.tensor_types import BY_DTYPE, I64, UI64, ElementType, TensorType
 from .pad_slice_reshape import distinct_axes, nested
 
 OUTSIDE = "an index is outside of its axis"
@@ -60,30 +62,65 @@ MODES = ("raise", "clip")
 
 @dataclass(frozen=True, eq=False)
 class Indexing(Operator[T]):
-    """The family of operators on the elements of x that indices choose along `axes`: those with indices[i][u...] on axes[i]."""
+    """The family of operators on the elements of x that indices choose along `axes`: those with
+    indices[i][u...] on axes[i].
+    """
 
     symbols = {"n": lambda o: o.x.array_shape}
     constraints = (
-        C(1, "axes are in [0, rank(x)), ascending, one at least", 
-            lambda o: o.axes and [*o.axes] == sorted(o.axes) and distinct_axes(o.axes, len(o.x.array_shape)), at="axes"),
-        C(2, "there are indices for each of axes", lambda o: len(o.axes) == len(o.indices), at="axes"),
-        C(3, "element(indices[i]) is an integer type other than ui64",
-            lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices)),
-        C(4, "shape(indices[i]) = shape(indices[0]) for all i",
-            lambda o: all_of((lambda t=t: same_shape(t.array_shape, o.indices[0].array_shape)) for t in o.indices[1:])),
+        C(
+            1,
+            "axes are in [0, rank(x)), ascending, one at least",
+            lambda o: (
+                o.axes
+                and [*o.axes] == sorted(o.axes)
+                and distinct_axes(o.axes, len(o.x.array_shape))
+            ),
+            at="axes",
+        ),
+        C(
+            2,
+            "there are indices for each of axes",
+            lambda o: len(o.axes) == len(o.indices),
+            at="axes",
+        ),
+        C(
+            3,
+            "element(indices[i]) is an integer type other than ui64",
+            lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices),
+        ),
+        C(
+            4,
+            "shape(indices[i]) = shape(indices[0]) for all i",
+            lambda o: all_of(
+                (lambda t=t: same_shape(t.array_shape, o.indices[0].array_shape))
+                for t in o.indices[1:]
+            ),
+        ),
         C(5, 'mode is "raise" or "clip"', lambda o: o.mode in MODES, "mode", MODES),
-        C(6, "n[a] >= 1 for a in axes, where elements are chosen",
-            lambda o: any_of([lambda: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes),
-                *((lambda n=n: n == 0) for n in o.indices[0].array_shape)])),
-    )  # fmt: skip
+        C(
+            6,
+            "n[a] >= 1 for a in axes, where elements are chosen",
+            lambda o: any_of(
+                [
+                    lambda: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes),
+                    *((lambda n=n: n == 0) for n in o.indices[0].array_shape),
+                ]
+            ),
+        ),
+    )
 
     def chosen_shape(self: Any, shape: Shape, chosen: Shape) -> Shape:
-        """The shape of what is chosen of x: the indices' in the place of the first of the axes, without the others."""
+        """The shape of what is chosen of x: the indices' in the place of the first of the axes,
+        without the others.
+        """
         kept = [n for a, n in enumerate(shape) if a not in self.axes]
         return (*kept[: self.axes[0]], *chosen, *kept[self.axes[0] :])
 
     def parts(self: Any, d: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
-        """The indices of what is chosen: those of the indices, which have so many axes, and the others."""
+        """The indices of what is chosen: those of the indices, which have so many axes, and the
+        others.
+        """
         first = self.axes[0]
         return d[first : first + rank], (*d[:first], *d[first + rank :])
 
@@ -103,7 +140,9 @@ class Indexing(Operator[T]):
         return found
 
     def places(self: Any, u: tuple[Expr, ...]) -> list[tuple[Expr, Expr | None]]:
-        """The same in index notation, in bounds in any case, and what has to hold for it to be what was meant."""
+        """The same in index notation, in bounds in any case, and what has to hold for it to be what
+        was meant.
+        """
         return [
             self.place(cast(i[u], I64), self.x.shape[a])
             for i, a in zip(self.indices, self.axes, strict=True)
@@ -118,9 +157,11 @@ class Indexing(Operator[T]):
 
 @operator
 class Gather(Indexing[T]):
-    """Y[d..., u..., e...] = X with indices[i][u...] on axes[i], and d..., e... on its other axes, in their order.
+    """Y[d..., u..., e...] = X with indices[i][u...] on axes[i], and d..., e... on its other axes,
+    in their order.
 
-    NumPy's X[:, i, :, j] for indices of one shape; u... stand where the first of the axes was."""
+    NumPy's X[:, i, :, j] for indices of one shape; u... stand where the first of the axes was.
+    """
 
     x: T
     indices: tuple[T, ...]
@@ -174,9 +215,11 @@ def combined(name: str, element: ElementType) -> str:
 
 @operator
 class Scatter(Indexing[T]):
-    """Y is X, but where indices choose: there updates[d..., u..., e...] takes its place, or is combined with it by `scalar_op`.
+    """Y is X, but where indices choose: there updates[d..., u..., e...] takes its place, or is
+    combined with it by `scalar_op`.
 
-    updates has the shape of what builtin.gather takes from x. They come in the order of u: of several to one place, the last.
+    updates has the shape of what builtin.gather takes from x. They come in the order of u: of
+    several to one place, the last.
     """
 
     x: T
@@ -190,11 +233,18 @@ class Scatter(Indexing[T]):
         *Indexing.constraints,
         C(7, "element(updates) = element(x)", lambda o: o.updates.element is o.x.element),
         C(8, "shape(updates) is that of what the indices choose of x", lambda o: o.fits()),
-        C(9, "scalar_op is absent, or one of add, mul, maximum and minimum", lambda o: o.scalar_op in (None, *COMBINED),
-            at="scalar_op"),
-        C(10, "element(x) is an integer or a float, where scalar_op is there",
-            lambda o: o.scalar_op is None or o.x.element.kind in ("int", "uint", "float")),
-    )  # fmt: skip
+        C(
+            9,
+            "scalar_op is absent, or one of add, mul, maximum and minimum",
+            lambda o: o.scalar_op in (None, *COMBINED),
+            at="scalar_op",
+        ),
+        C(
+            10,
+            "element(x) is an integer or a float, where scalar_op is there",
+            lambda o: o.scalar_op is None or o.x.element.kind in ("int", "uint", "float"),
+        ),
+    )
     example = (
         '%x, %new, %rows {axes = [0], scalar_op = "add", mode = "clip"}',
         "%x: ?N x 4 x f32, %new: 3x4xf32, %rows: 3xi64",

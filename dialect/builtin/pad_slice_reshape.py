@@ -1,4 +1,6 @@
-"""Operators of data movement that accept unknown sizes: padding, slicing, reshaping, and scatter-add."""
+"""Operators of data movement that accept unknown sizes: padding, slicing, reshaping, and
+scatter-add.
+"""
 
 from functools import partial
 from itertools import accumulate
@@ -6,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, product
-from ..ir.types import F32, F64, I32, I64, MAX_SIZE, TensorType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Element,
     Expr,
     Tensor,
@@ -21,15 +21,19 @@ from ..notation.expressions import (
     minimum,
     when,
 )
-from ..notation.index_bounds import inside
-from ..notation.loops import Block, Let, Store, nested
+from ..kernel_ir.index_bounds import inside
+from ..kernel_ir.loops import Block, Let, Store, nested
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, operator
+from ..spec.operator import C, Operator, T, operator
 from ..spec.reshape_indexing import Reshaping
+from ..types.sizes import Dim, Shape, product
+from ..types.tensor_types import F32, F64, I32, I64, MAX_SIZE, TensorType
 
 
 class Padding(Operator[T]):
-    """The family of operators that surround the elements of x by others, `before` and `after` them on each axis."""
+    """The family of operators that surround the elements of x by others, `before` and `after` them
+    on each axis.
+    """
 
     def fill(self: Any) -> Any:
         """A number, an array or an expression that surrounds the elements."""
@@ -60,18 +64,31 @@ class Padding(Operator[T]):
 
 @operator
 class Pad(Padding[T]):
-    """Y is X with so many zeros before and after the elements of each axis, or so many fewer elements."""
+    """Y is X with so many zeros before and after the elements of each axis, or so many fewer
+    elements.
+    """
 
     x: T
     before: tuple[int, ...]
     after: tuple[int, ...]
 
     constraints = (
-        C(1, "before and after have rank(x) entries", lambda o: len(o.before) == len(o.after) == len(o.x.array_shape)),
-        C(2, "before and after are in [-2^40, 2^40]", lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after))),
-        C(3, "n[i] + before[i] + after[i] >= 0, n being shape(x)",
-            lambda o: all_of((lambda m=m: m >= 0) for m in o.sizes(o.x.array_shape))),
-    )  # fmt: skip
+        C(
+            1,
+            "before and after have rank(x) entries",
+            lambda o: len(o.before) == len(o.after) == len(o.x.array_shape),
+        ),
+        C(
+            2,
+            "before and after are in [-2^40, 2^40]",
+            lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after)),
+        ),
+        C(
+            3,
+            "n[i] + before[i] + after[i] >= 0, n being shape(x)",
+            lambda o: all_of((lambda m=m: m >= 0) for m in o.sizes(o.x.array_shape)),
+        ),
+    )
     symbols = {"n": lambda o: o.x.array_shape}
     example = "%x {before = [0, 2], after = [0, 1]}", "%x: 2x3xf32", "2x6xf32"
 
@@ -83,26 +100,52 @@ class Pad(Padding[T]):
 
 @operator
 class Reshape(Reshaping[T]):
-    """Y has the elements of X in row-major order: axis i of X is split into axes of sizes split[i], then neighbours are merged.
+    """Y has the elements of X in row-major order: axis i of X is split into axes of sizes split[i],
+    then neighbours are merged.
 
-    One size of an axis's may be -1: what the others leave of it. `merge` says how many axes become one, from the first on.
-    Absent, they leave the axes as they are."""
+    One size of an axis's may be -1: what the others leave of it. `merge` says how many axes become
+    one, from the first on. Absent, they leave the axes as they are.
+    """
 
     x: T
     split: tuple[tuple[int, ...], ...] | None = None
     merge: tuple[int, ...] | None = None
 
     constraints = (
-        C(1, "split has rank(x) entries", lambda o: o.split is None or len(o.split) == len(o.x.array_shape), at="split"),
-        C(2, "sizes in split are not below 0, but for one -1 of an axis",
-            lambda o: all(min(s, default=0) >= -1 and s.count(-1) <= 1 for s in o.split or ()), at="split"),
-        C(3, "the product of split[i] is n[i], n being shape(x)",
-            lambda o: all_of((lambda n=n, s=s: product(s) == n) for n, s in zip(o.x.array_shape, o.pieces(o.x.array_shape), strict=True)),
-            at="split"),
-        C(4, "merge counts the axes that split makes",
-            lambda o: o.merge is None or (min(o.merge, default=0) >= 0 and sum(o.merge) == sum(map(len, o.pieces(o.x.array_shape)))),
-            at="merge"),
-    )  # fmt: skip
+        C(
+            1,
+            "split has rank(x) entries",
+            lambda o: o.split is None or len(o.split) == len(o.x.array_shape),
+            at="split",
+        ),
+        C(
+            2,
+            "sizes in split are not below 0, but for one -1 of an axis",
+            lambda o: all(min(s, default=0) >= -1 and s.count(-1) <= 1 for s in o.split or ()),
+            at="split",
+        ),
+        C(
+            3,
+            "the product of split[i] is n[i], n being shape(x)",
+            lambda o: all_of(
+                (lambda n=n, s=s: product(s) == n)
+                for n, s in zip(o.x.array_shape, o.pieces(o.x.array_shape), strict=True)
+            ),
+            at="split",
+        ),
+        C(
+            4,
+            "merge counts the axes that split makes",
+            lambda o: (
+                o.merge is None
+                or (
+                    min(o.merge, default=0) >= 0
+                    and sum(o.merge) == sum(map(len, o.pieces(o.x.array_shape)))
+                )
+            ),
+            at="merge",
+        ),
+    )
     symbols = {"n": lambda o: o.x.array_shape}
     example = "%x {split = [[-1], [2, 3]], merge = [2, 1]}", "%x: ?N x 6 x f32", "?x3xf32"
 
@@ -151,7 +194,9 @@ def numbers(name: str) -> C:
 
 @operator
 class Part(Operator[T]):
-    """Y is what stands in X where xs[index] would stand if X were the xs, concatenated along an axis."""
+    """Y is what stands in X where xs[index] would stand if X were the xs, concatenated along an
+    axis.
+    """
 
     x: T
     xs: tuple[T, ...]
@@ -160,12 +205,30 @@ class Part(Operator[T]):
 
     constraints = (
         C(1, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
-        C(2, "index in [0, M), M being how many xs there are", lambda o: 0 <= o.index < len(o.xs), at="index"),
-        C(3, "axis in [0, rank(x)), and rank(xs[i]) = rank(x)",
-            lambda o: 0 <= o.axis < len(o.x.array_shape) == min(len(t.array_shape) for t in o.xs) == max(len(t.array_shape) for t in o.xs),
-            at="axis"),
-        C(4, "the sizes of xs along the axis add up to that of x", lambda o: sum(o.sizes(), 0) == o.x.array_shape[o.axis]),
-    )  # fmt: skip
+        C(
+            2,
+            "index in [0, M), M being how many xs there are",
+            lambda o: 0 <= o.index < len(o.xs),
+            at="index",
+        ),
+        C(
+            3,
+            "axis in [0, rank(x)), and rank(xs[i]) = rank(x)",
+            lambda o: (
+                0
+                <= o.axis
+                < len(o.x.array_shape)
+                == min(len(t.array_shape) for t in o.xs)
+                == max(len(t.array_shape) for t in o.xs)
+            ),
+            at="axis",
+        ),
+        C(
+            4,
+            "the sizes of xs along the axis add up to that of x",
+            lambda o: sum(o.sizes(), 0) == o.x.array_shape[o.axis],
+        ),
+    )
     symbols = {"M": lambda o: len(o.xs)}
     example = "%x, %a, %b {axis = 0, index = 1}", "%x: 5x2xf32, %a: 3x2xf32, %b: 2x2xf32", "2x2xf32"
 
@@ -203,9 +266,11 @@ class Part(Operator[T]):
 
 @operator
 class AddAt(Operator[T]):
-    """Y[d..., c, e...] = Σ X[d..., u..., e...] over all u with clip(indices[u...], 0, n - 1) = c, in their order.
+    """Y[d..., c, e...] = Σ X[d..., u..., e...] over all u with clip(indices[u...], 0, n - 1) = c,
+    in their order.
 
-    c is on `axis`, which has n elements in like and in Y. What goes back through cvm.take."""
+    c is on `axis`, which has n elements in like and in Y. What goes back through cvm.take.
+    """
 
     x: T
     indices: T
@@ -216,11 +281,23 @@ class AddAt(Operator[T]):
         numbers("x"),
         C(2, "element(indices) = i32", lambda o: o.indices.element is I32),
         C(3, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),
-        C(4, "shape(x) has shape(indices) in the place of the axis",
-            lambda o: len(o.x.array_shape) == len(o.like.array_shape) - 1 + len(o.indices.array_shape)
-            and all_of((lambda m=m, n=n: m == n) for m, n in zip(o.x.array_shape[o.axis :], o.indices.array_shape, strict=False))),
-        C(5, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.like.array_shape[o.axis] >= 1),
-    )  # fmt: skip
+        C(
+            4,
+            "shape(x) has shape(indices) in the place of the axis",
+            lambda o: (
+                len(o.x.array_shape) == len(o.like.array_shape) - 1 + len(o.indices.array_shape)
+                and all_of(
+                    (lambda m=m, n=n: m == n)
+                    for m, n in zip(o.x.array_shape[o.axis :], o.indices.array_shape, strict=False)
+                )
+            ),
+        ),
+        C(
+            5,
+            "n >= 1 where an index is clipped to [0, n - 1]",
+            lambda o: o.like.array_shape[o.axis] >= 1,
+        ),
+    )
     symbols = {"n": lambda o: o.like.array_shape[o.axis]}
     example = "%x, %rows, %like", "%x: 4x3xf32, %rows: 4xi32, %like: ?N x 3 x f32", "?N x 3 x f32"
 

@@ -1,6 +1,8 @@
 """Operators whose result takes sizes from another operand, of which only the shape is used.
 
-Cotangents have the shapes of operands: pullbacks composed of these operators are valid for unknown sizes, too."""
+Cotangents have the shapes of operands: pullbacks composed of these operators are valid for unknown
+sizes, too.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, bounded, larger, product, same_size, smaller
-from ..ir.types import TensorType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Element,
     Expr,
     Index,
@@ -25,10 +25,12 @@ from ..notation.expressions import (
     total,
     when,
 )
-from ..notation.index_bounds import inside
+from ..kernel_ir.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
-from ..spec.op import C, Operator, T, operator
+from ..spec.operator import C, Operator, T, operator
 from ..spec.reshape_indexing import Reshaping
+from ..types.sizes import Dim, Shape, bounded, larger, product, same_size, smaller
+from ..types.tensor_types import TensorType
 from .pad_slice_reshape import distinct_axes
 
 
@@ -53,13 +55,18 @@ class Like(Operator[T]):
 
 @operator
 class ReshapeLike(Like[T], Reshaping[T]):
-    """Y has the elements of X in row-major order, and the shape of like. What goes back through a reshape."""
+    """Y has the elements of X in row-major order, and the shape of like. What goes back through a
+    reshape.
+    """
 
     transpose = "builtin.reshape_like"
     constraints = (
-        C(1, "product(n) = product(m), n and m being the shapes of x and like",
-            lambda o: product(o.x.array_shape) == product(o.like.array_shape)),
-    )  # fmt: skip
+        C(
+            1,
+            "product(n) = product(m), n and m being the shapes of x and like",
+            lambda o: product(o.x.array_shape) == product(o.like.array_shape),
+        ),
+    )
     symbols = {"n": lambda o: o.x.array_shape, "m": lambda o: o.like.array_shape}
     example = "%x, %like", "%x: ?N x 2 x f32, %like: 2 x ?N x f32", "2 x ?N x f32"
 
@@ -72,10 +79,12 @@ class ReshapeLike(Like[T], Reshaping[T]):
 
 @dataclass(frozen=True, eq=False)
 class Apart(Operator[T]):
-    """The family of operators that place elements apart along `axes`, all of them where that is absent, or pick such ones.
+    """The family of operators that place elements apart along `axes`, all of them where that is
+    absent, or pick such ones.
 
-    Element u of an axis of size n meets element b + u * strides, where b is as in cvm.slice: `begin`, n being added to
-    a negative one, clipped to n elements; absent entries are 0 and 1."""
+    Element u of an axis of size n meets element b + u * strides, where b is as in cvm.slice:
+    `begin`, n being added to a negative one, clipped to n elements; absent entries are 0 and 1.
+    """
 
     x: T
     like: T
@@ -86,12 +95,19 @@ class Apart(Operator[T]):
     transpose: ClassVar[str]  # the operator that is the transpose of this one
     constraints = (
         C(1, "rank(x) = rank(like)", lambda o: len(o.x.array_shape) == len(o.like.array_shape)),
-        C(2, "axes is in [0, rank(x)), without repeating", lambda o: distinct_axes(o.axes or (), len(o.x.array_shape)),
-            at="axes"),
-        C(3, "begin and strides have no more entries than axes",
-            lambda o: max(len(o.begin), len(o.strides)) <= len(o.along(len(o.x.array_shape)))),
+        C(
+            2,
+            "axes is in [0, rank(x)), without repeating",
+            lambda o: distinct_axes(o.axes or (), len(o.x.array_shape)),
+            at="axes",
+        ),
+        C(
+            3,
+            "begin and strides have no more entries than axes",
+            lambda o: max(len(o.begin), len(o.strides)) <= len(o.along(len(o.x.array_shape))),
+        ),
         C(4, "strides[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
-    )  # fmt: skip
+    )
 
     def along(self: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank)) if self.axes is None else self.axes
@@ -131,9 +147,11 @@ def first(begin: int, stride: int, n: Dim) -> Dim:
 
 @operator
 class StridedScatterLike(Apart[T]):
-    """Y[b + u * strides] = X[u] where Y, of like's sizes along axes, has such an element; 0 elsewhere.
+    """Y[b + u * strides] = X[u] where Y, of like's sizes along axes, has such an element; 0
+    elsewhere.
 
-    What goes back through a slice."""
+    What goes back through a slice.
+    """
 
     transpose = "builtin.strided_slice_like"
     example = (
@@ -163,7 +181,9 @@ class StridedScatterLike(Apart[T]):
 
 @operator
 class StridedSliceLike(Apart[T]):
-    """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along axes."""
+    """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along
+    axes.
+    """
 
     transpose = "builtin.strided_scatter_like"
     example = (
@@ -192,9 +212,11 @@ class StridedSliceLike(Apart[T]):
 
 @operator
 class BroadcastLike(Like[T]):
-    """Y[i...] = X[i...], repeated along the axes where X is absent or turns out to have size 1, to the shape of like.
+    """Y[i...] = X[i...], repeated along the axes where X is absent or turns out to have size 1, to
+    the shape of like.
 
-    NumPy's broadcasting; shapes are aligned on the right."""
+    NumPy's broadcasting; shapes are aligned on the right.
+    """
 
     transpose = "builtin.sum_like"
     constraints = (
@@ -217,9 +239,11 @@ class BroadcastLike(Like[T]):
 
 @operator
 class SumLike(Like[T]):
-    """The sum of X over the axes that like does not have, and over those where it turns out to have size 1: like's shape.
+    """The sum of X over the axes that like does not have, and over those where it turns out to have
+    size 1: like's shape.
 
-    What goes back through a repetition."""
+    What goes back through a repetition.
+    """
 
     transpose = "builtin.broadcast_like"
     constraints = (

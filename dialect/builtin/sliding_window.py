@@ -1,24 +1,29 @@
-"""`builtin.windows`: the windows that convolutions and pooling see, as NumPy's `sliding_window_view`."""
+"""`builtin.windows`: the windows that convolutions and pooling see, as NumPy's
+`sliding_window_view`.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape
-from ..ir.types import MAX_SIZE, TensorType
-from ..notation.expressions import Element, Expr, Tensor, axes, both, constant, when
-from ..notation.index_bounds import inside
+from ..kernel_ir.expressions import Element, Expr, Tensor, axes, both, constant, when
+from ..kernel_ir.index_bounds import inside
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, operator
+from ..spec.operator import C, Operator, T, operator
+from ..types.sizes import Dim, Shape
+from ..types.tensor_types import MAX_SIZE, TensorType
 from .pad_slice_reshape import distinct_axes
 
 
 @operator
 class Windows(Operator[T]):
-    """Y[i..., k...] = X with i[a] * strides + k * dilations - before on each of the axes; `fill` where X has no such element.
+    """Y[i..., k...] = X with i[a] * strides + k * dilations - before on each of the axes; `fill`
+    where X has no such element.
 
-    i... has X's axes, of which those in `axes` count windows; k... is an axis for each of these, of `sizes`. Along an axis of
-    n elements there are ⌊(n + before + after - dilations * (sizes - 1) - 1) / strides⌋ + 1 windows."""
+    i... has X's axes, of which those in `axes` count windows; k... is an axis for each of these, of
+    `sizes`. Along an axis of n elements there are ⌊(n + before + after - dilations * (sizes - 1) -
+    1) / strides⌋ + 1 windows.
+    """
 
     x: T
     axes: tuple[int, ...]
@@ -30,15 +35,35 @@ class Windows(Operator[T]):
     fill: float = 0.0
 
     constraints = (
-        C(1, "axes are in [0, rank(x)), each once", lambda o: distinct_axes(o.axes, len(o.x.array_shape)), at="axes"),
-        C(2, "sizes, strides, dilations, before and after have an entry for each of axes",
-            lambda o: all(len(e) == len(o.axes) for e in (o.sizes, o.strides, o.dilations, o.before, o.after))),
-        C(3, "sizes, strides and dilations are in [1, 2^40]",
-            lambda o: all(1 <= n <= MAX_SIZE for n in (*o.sizes, *o.strides, *o.dilations))),
-        C(4, "before and after are in [-2^40, 2^40]", lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after))),
-        C(5, "a window fits along each of axes",
-            lambda o: all_of((lambda n=n: n >= 0) for n in o.slack(o.x.array_shape))),
-    )  # fmt: skip
+        C(
+            1,
+            "axes are in [0, rank(x)), each once",
+            lambda o: distinct_axes(o.axes, len(o.x.array_shape)),
+            at="axes",
+        ),
+        C(
+            2,
+            "sizes, strides, dilations, before and after have an entry for each of axes",
+            lambda o: all(
+                len(e) == len(o.axes) for e in (o.sizes, o.strides, o.dilations, o.before, o.after)
+            ),
+        ),
+        C(
+            3,
+            "sizes, strides and dilations are in [1, 2^40]",
+            lambda o: all(1 <= n <= MAX_SIZE for n in (*o.sizes, *o.strides, *o.dilations)),
+        ),
+        C(
+            4,
+            "before and after are in [-2^40, 2^40]",
+            lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after)),
+        ),
+        C(
+            5,
+            "a window fits along each of axes",
+            lambda o: all_of((lambda n=n: n >= 0) for n in o.slack(o.x.array_shape)),
+        ),
+    )
     example = (
         "%x {axes = [1], sizes = [3], strides = [2], dilations = [1], before = [1], after = [0]}",
         "%x: ?N x 8 x f32",

@@ -1,13 +1,15 @@
-"""Operators whose result has the bits of their operand in row-major order, under another type or shape."""
+"""Operators whose result has the bits of their operand in row-major order, under another type or
+shape.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
-from ..notation.expressions import Bitcast as BitcastExpr, Element, Expr, Tensor, axes, cast
+from ..kernel_ir.expressions import Bitcast as BitcastExpr, Element, Expr, Tensor, axes, cast
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, Operator, T, operator
+from ..spec.operator import C, Operator, T, operator
+from ..types.tensor_types import I8, I16, I32, I64, ElementType, TensorType, Type
 
 
 @operator
@@ -18,9 +20,15 @@ class View(Operator[T]):
     type: Type
 
     constraints = (
-        C(1, "type has the array of type(x)", lambda o: o.type.element is o.x.element and same_shape(o.type.array_shape, o.x.array_shape),
-            at="type"),
-    )  # fmt: skip
+        C(
+            1,
+            "type has the array of type(x)",
+            lambda o: (
+                o.type.element is o.x.element and same_shape(o.type.array_shape, o.x.array_shape)
+            ),
+            at="type",
+        ),
+    )
     view = True
     example = "%x {type = !cog.field<[2, 3], f32>}", "%x: 2x3xf32", "!cog.field<[2, 3], f32>"
 
@@ -46,14 +54,24 @@ BITS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 @operator
 class Bitcast(Operator[T]):
-    """The bits of each element as another type of the same width.   (MLIR arith.bitcast, NumPy view)"""
+    """The bits of each element as another type of the same width.   (MLIR arith.bitcast, NumPy
+    view)
+    """
 
     x: T
     dtype: ElementType
 
     constraints = (
-        C(1, "dtype is as wide as the elements of x, and both are integers or floats", lambda o: o.dtype.bits == o.x.element.bits and {o.dtype.kind, o.x.element.kind} <= {"int", "uint", "float"}, at="dtype"),
-    )  # fmt: skip
+        C(
+            1,
+            "dtype is as wide as the elements of x, and both are integers or floats",
+            lambda o: (
+                o.dtype.bits == o.x.element.bits
+                and {o.dtype.kind, o.x.element.kind} <= {"int", "uint", "float"}
+            ),
+            at="dtype",
+        ),
+    )
     example = "%x {dtype = i32}", "%x: ?N x f32", "?N x i32"
 
     def infer(self: Any) -> TensorType:

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.types import C64, F32, FieldType
-from ..notation.expressions import Element, Expr, Tensor, apply, cast
-from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, declare, operator
+from ..kernel_ir.expressions import Element, Expr, Tensor, apply, cast
+from ..kernel_ir.scalar_functions import SCALARS
+from ..spec.operator import T, declare, operator
+from ..types.tensor_types import C64, F32, FieldType
 from . import cog_operator as cog
 from .cog_operator import CogOperator, pair, parts
 
@@ -18,8 +18,9 @@ from .cog_operator import CogOperator, pair, parts
 class Binary(CogOperator[T]):
     """The family of  Y[p, t] = A[p, t] OP B[p, t]  over points p and tensor places t.
 
-    A 0-dimensional operand is the same at every point, a scalar field the same at every place of a tensor. If
-    one operand is complex, the other is made so."""
+    A 0-dimensional operand is the same at every point, a scalar field the same at every place of a
+    tensor. If one operand is complex, the other is made so.
+    """
 
     a: T
     b: T
@@ -68,7 +69,9 @@ class RealBinary(Binary[T]):
 
 
 class Comparison(RealBinary[T]):
-    """The family of comparisons: 1.0 where one holds, else 0.0, also where an operand is NaN (for ne, 1.0)."""
+    """The family of comparisons: 1.0 where one holds, else 0.0, also where an operand is NaN (for
+    ne, 1.0).
+    """
 
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
         return cast(apply(self.scalar, a, b), F32)
@@ -90,7 +93,9 @@ def _complex(re: Any, im: Any) -> np.ndarray:
 
 
 def _product(a: Any, b: Any) -> np.ndarray:
-    """The product by its definition, each operation rounded (NumPy's own may fuse them); a real factor scales parts."""
+    """The product by its definition, each operation rounded (NumPy's own may fuse them); a real
+    factor scales parts.
+    """
     match a.dtype.kind, b.dtype.kind:
         case "c", "c":
             return _complex(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
@@ -132,23 +137,68 @@ def _selected(compare: str) -> Any:
     return lambda self, g, a, b, y: g.switched(a.scalar(compare, b))
 
 
-Add = _binary("add", "Y = A + B, per point and tensor element   (Field operators, addition)", np.add,
-    gradient=lambda self, g, a, b, y: (g, g))  # fmt: skip
-Sub = _binary("sub", "Y = A - B, per point and tensor element   (Field operators, subtraction)", np.subtract,
-    gradient=lambda self, g, a, b, y: (g, -g))  # fmt: skip
-Mul = _binary("mul", "Y = A * B, per point and tensor element; of complex numbers (ar br - ai bi, ar bi + ai br)   (multiplication)",
-    _product, derivative="mul", combine_complex=_combined_product)  # fmt: skip
-Div = _binary("div", "Y = A / B, per point and tensor element; of complex numbers (A conj B) / |B|^2, part by part   (division)",
-    _quotient, derivative="true_div", combine_complex=_combined_quotient)  # fmt: skip
-Mod = _binary("mod", "Y = A % B, C's fmod: the sign of A; NaN where B is 0   (Field operators, modulo)", np.fmod, RealBinary, "rem",
-    gradient=lambda self, g, a, b, y: (g, -(a / b).scalar("trunc") * g))  # fmt: skip
-Max = _binary("max", "Y = the larger of A and B; B where they do not compare", SCALARS["max"].numpy, RealBinary,
-    gradient=_selected("gt"))  # fmt: skip
-Min = _binary("min", "Y = the smaller of A and B; B where they do not compare", SCALARS["min"].numpy, RealBinary,
-    gradient=_selected("lt"))  # fmt: skip
-for _name, _symbol, _numpy in (("lt", "<", np.less), ("le", "<=", np.less_equal), ("gt", ">", np.greater),
-    ("ge", ">=", np.greater_equal), ("eq", "===", np.equal), ("ne", "!===", np.not_equal)):  # fmt: skip
-    _doc = f"Y = 1.0 where A {_symbol} B, else 0.0, per point and tensor element   (Field operators, comparisons)"
+Add = _binary(
+    "add",
+    "Y = A + B, per point and tensor element   (Field operators, addition)",
+    np.add,
+    gradient=lambda self, g, a, b, y: (g, g),
+)
+Sub = _binary(
+    "sub",
+    "Y = A - B, per point and tensor element   (Field operators, subtraction)",
+    np.subtract,
+    gradient=lambda self, g, a, b, y: (g, -g),
+)
+Mul = _binary(
+    "mul",
+    "Y = A * B, per point and tensor element; of complex numbers (ar br - ai bi, ar bi + "
+    "ai br)   (multiplication)",
+    _product,
+    derivative="mul",
+    combine_complex=_combined_product,
+)
+Div = _binary(
+    "div",
+    "Y = A / B, per point and tensor element; of complex numbers (A conj B) / |B|^2, part "
+    "by part   (division)",
+    _quotient,
+    derivative="true_div",
+    combine_complex=_combined_quotient,
+)
+Mod = _binary(
+    "mod",
+    "Y = A % B, C's fmod: the sign of A; NaN where B is 0   (Field operators, modulo)",
+    np.fmod,
+    RealBinary,
+    "rem",
+    gradient=lambda self, g, a, b, y: (g, -(a / b).scalar("trunc") * g),
+)
+Max = _binary(
+    "max",
+    "Y = the larger of A and B; B where they do not compare",
+    SCALARS["max"].numpy,
+    RealBinary,
+    gradient=_selected("gt"),
+)
+Min = _binary(
+    "min",
+    "Y = the smaller of A and B; B where they do not compare",
+    SCALARS["min"].numpy,
+    RealBinary,
+    gradient=_selected("lt"),
+)
+for _name, _symbol, _numpy in (
+    ("lt", "<", np.less),
+    ("le", "<=", np.less_equal),
+    ("gt", ">", np.greater),
+    ("ge", ">=", np.greater_equal),
+    ("eq", "===", np.equal),
+    ("ne", "!===", np.not_equal),
+):
+    _doc = (
+        f"Y = 1.0 where A {_symbol} B, else 0.0, per point and tensor element   (Field "
+        "operators, comparisons)"
+    )
     _binary(_name, _doc, _numpy, Comparison)
 
 
@@ -177,8 +227,14 @@ class Unary(CogOperator[T]):
         return cotangents[0].gradient_of(self.derivative, [self.x], results[0])
 
 
-declare("Neg", Unary, "Y = -X   (Field operators, unary minus)", numpy=np.negative, derivative="neg",
-    combine=lambda self, x: -x)  # fmt: skip
+declare(
+    "Neg",
+    Unary,
+    "Y = -X   (Field operators, unary minus)",
+    numpy=np.negative,
+    derivative="neg",
+    combine=lambda self, x: -x,
+)
 
 
 @operator

@@ -1,4 +1,6 @@
-"""Operations of clocked programs: state, inputs, outputs, and the feedback that updates state at every tick."""
+"""Operations of clocked programs: state, inputs, outputs, and the feedback that updates state at
+every tick.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from ..builtin import Elements
-from ..ir.diagnostics import Diagnostic, Note
-from ..ir.sizes import Undecided
-from ..ir.types import FieldType, Type
-from ..program.function import Function, Graph, Operation, Value
-from ..spec.op import C, Operator, T, operator
+from ..ir.function import Function, Graph, Operation, Value
+from ..spec.operator import C, Operator, T, operator
+from ..support.diagnostics import Diagnostic, Note
+from ..types.sizes import Undecided
+from ..types.tensor_types import FieldType, Type
 from .cog_operator import CogOperator, is_field
 
 
 @dataclass(frozen=True)
 class _Register:
-    """The operation of each value of a clocked program, the first of each label and the first feedback of each field."""
+    """The operation of each value of a clocked program, the first of each label and the first
+    feedback of each field.
+    """
 
     definers: dict[Value, Operator[Value]]
     labels: dict[str, Operation]
@@ -37,7 +41,9 @@ def _register(function: Function) -> _Register:
 
 
 def _own_label(operation: Operation, function: Function) -> bool:
-    """Test whether no earlier operation has the label, or one does and a probe gives it to the same value."""
+    """Test whether no earlier operation has the label, or one does and a probe gives it to the same
+    value.
+    """
     first = _register(function).labels[getattr(operation.operator, "label")]  # noqa: B009
     if operation is first:
         return True
@@ -50,19 +56,27 @@ def _own_label(operation: Operation, function: Function) -> bool:
 
 IN_GRAPH = C(10, "the operation stands in a graph", lambda o, f: isinstance(f, Graph))
 LABEL = C(11, "a name stands for one value or actuator of the graph", _own_label, at="label")
-IS_FIELD = C(1,
-    "type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of tensors of order at most 2",
-    lambda o: is_field(o.type) and o.type.is_static, at="type")  # fmt: skip
+IS_FIELD = C(
+    1,
+    "type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of "
+    "tensors of order at most 2",
+    lambda o: is_field(o.type) and o.type.is_static,
+    at="type",
+)
 
 
 def _fits(initial: Type, field: Type) -> bool:
-    """Test whether an initial value has the field's type, or is the tensor that MLIR's generic form writes for it."""
+    """Test whether an initial value has the field's type, or is the tensor that MLIR's generic form
+    writes for it.
+    """
     plain = not isinstance(initial, FieldType) and initial.element is field.element
     return initial.key == field.key or (plain and initial.array_shape == field.array_shape)
 
 
 class Clocked(CogOperator[T]):
-    """An operation of a clocked program. `label`, written in quotes, is its name in the compiled program."""
+    """An operation of a clocked program. `label`, written in quotes, is its name in the compiled
+    program.
+    """
 
     label: Any
 
@@ -86,9 +100,13 @@ class Field(Clocked[T]):
 
     constraints = (
         IS_FIELD,
-        C(2, "type: that of the initial value", lambda o: o.initial is None or _fits(o.initial.type, o.type),
-            at="initial"),
-    )  # fmt: skip
+        C(
+            2,
+            "type: that of the initial value",
+            lambda o: o.initial is None or _fits(o.initial.type, o.type),
+            at="initial",
+        ),
+    )
     example = """
 graph @main {
   %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>
@@ -118,27 +136,47 @@ graph @main {
 
 @operator
 class Feedback(Clocked[T]):
-    """target <== driver: at every tick, together with all other feedback, the target takes what the driver had.
+    """target <== driver: at every tick, together with all other feedback, the target takes what the
+    driver had.
 
-    A driver that is larger is trimmed at the origin.   (Field operators, feedback)"""
+    A driver that is larger is trimmed at the origin.   (Field operators, feedback)
+    """
 
     target: T
     driver: T
 
     labelled = False
     constraints = (
-        C(2, "type(target) and type(driver) have as many dimensions", lambda o: o.target.rank == o.driver.rank),
-        C(3, "type(target) and type(driver) have one tensor shape",
-            lambda o: o.target.tensor.shape == o.driver.tensor.shape),
-        C(4, "type(target) and type(driver) have one element type", lambda o: o.target.element is o.driver.element),
-        C(5, "no size of type(target) is above that of type(driver)",
-            lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True))),
-    )  # fmt: skip
+        C(
+            2,
+            "type(target) and type(driver) have as many dimensions",
+            lambda o: o.target.rank == o.driver.rank,
+        ),
+        C(
+            3,
+            "type(target) and type(driver) have one tensor shape",
+            lambda o: o.target.tensor.shape == o.driver.tensor.shape,
+        ),
+        C(
+            4,
+            "type(target) and type(driver) have one element type",
+            lambda o: o.target.element is o.driver.element,
+        ),
+        C(
+            5,
+            "no size of type(target) is above that of type(driver)",
+            lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True)),
+        ),
+    )
     placement = (
         IN_GRAPH,
-        C(1, "the target is a field that cog.field declares",
-            lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field), at="target"),
-    )  # fmt: skip
+        C(
+            1,
+            "the target is a field that cog.field declares",
+            lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field),
+            at="target",
+        ),
+    )
     afterwards = (
         C(
             6,
@@ -165,7 +203,9 @@ class Probe(Clocked[T]):
 
 @operator
 class Actuator(Clocked[T]):
-    """An output, one tick late: zero, or its initial value, after a reset, and then what x was at the tick before."""
+    """An output, one tick late: zero, or its initial value, after a reset, and then what x was at
+    the tick before.
+    """
 
     label: str
     x: T
@@ -173,9 +213,13 @@ class Actuator(Clocked[T]):
 
     constraints = (
         C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),
-        C(1, "type(x): that of the initial value", lambda o: o.initial is None or _fits(o.initial.type, o.x),
-            at="initial"),
-    )  # fmt: skip
+        C(
+            1,
+            "type(x): that of the initial value",
+            lambda o: o.initial is None or _fits(o.initial.type, o.x),
+            at="initial",
+        ),
+    )
     results = ()
     example = """
 graph @main {

@@ -1,25 +1,31 @@
-"""Common parts of the dialect's operators: fields as operands, the four kinds of compatibility, and operand indices."""
+"""Common parts of the dialect's operators: fields as operands, the four kinds of compatibility, and
+operand indices.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import C64, F32, FieldType, TensorType
-from ..notation.expressions import Element, Expr, Index, Tensor, apply, axes, constant
+from ..kernel_ir.expressions import Element, Expr, Index, Tensor, apply, axes, constant
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, Operator, T
+from ..spec.operator import C, Operator, T
+from ..types.tensor_types import C64, F32, FieldType, TensorType
 
 
 class CogOperator(Operator[T]):
-    """An operator on fields. Derivative rules use the arrays of fields, and return to fields through `field`."""
+    """An operator on fields. Derivative rules use the arrays of fields, and return to fields
+    through `field`.
+    """
 
     def field(self: Any, node: Any, shape: tuple[Any, ...], name: str = "x") -> Any:
         """An array as a field of this shape, of an operand's tensors."""
         return node.builder.of_type(node, FieldType(shape, self.types[name].tensor))
 
     def spread(self: Any, name: str, y: Any) -> Any:
-        """An operand of a pointwise operator with dimensions of size 1 where the result has more axes."""
+        """An operand of a pointwise operator with dimensions of size 1 where the result has more
+        axes.
+        """
         operand, own = getattr(self, name), self.types[name]
         grid = max(t.rank for t in self.types.values())
         tensor = y.rank - grid
@@ -39,14 +45,19 @@ class CogOperator(Operator[T]):
         return d.sum(over, dtype=d.element)
 
     def grid(self, name: str) -> int:
-        """The number of axes of an operand's array that are the field's; the others are the tensors'."""
+        """The number of axes of an operand's array that are the field's; the others are the
+        tensors'.
+        """
         return self.types[name].rank
 
 
 def fields(*names: str) -> C:
     """Constraint 0 of every operator: its operands are fields."""
     listed = ", ".join(f"type({n})" for n in names)
-    text = f"{listed}: a field of f32 or complex<f32>, of at most 3 dimensions, of tensors of order at most 2"
+    text = (
+        f"{listed}: a field of f32 or complex<f32>, of at most 3 dimensions, of tensors of "
+        "order at most 2"
+    )
     return C(0, text, lambda o: all(is_field(t) for _, t in o.operands()))
 
 
@@ -107,7 +118,9 @@ def result_axes(y: Tensor, grid: int) -> tuple[tuple[Index, ...], tuple[Index, .
 
 
 def read(op: CogOperator[Any], name: str, grid: tuple[Expr, ...], tensor: tuple[Expr, ...]) -> Expr:
-    """An operand at a point of the result's field and a place in its tensors; axes that it lacks are skipped."""
+    """An operand at a point of the result's field and a place in its tensors; axes that it lacks
+    are skipped.
+    """
     operand: Tensor = getattr(op, name)
     own = op.grid(name)
     return operand[(*(grid if own else ()), *(tensor if operand.rank > own else ()))]

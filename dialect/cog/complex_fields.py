@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import C64, F32, FieldType
-from ..notation.expressions import Element, Expr, Tensor, apply, constant, select
-from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, declare, operator
+from ..kernel_ir.expressions import Element, Expr, Tensor, apply, constant, select
+from ..kernel_ir.scalar_functions import SCALARS
+from ..spec.operator import T, declare, operator
+from ..types.tensor_types import C64, F32, FieldType
 from .arithmetic import RealBinary, Unary
 from .cog_operator import joined, pair, parts, pointwise, spread_both
 
@@ -42,12 +42,24 @@ for _name, _doc, _part in (
     ("real", "Y = the real part of X", 0),
     ("imag", "Y = the imaginary part of X", 1),
 ):
-    declare(_name.capitalize(), Part, _doc, derivative=_name, numpy=getattr(np, _name),
-        combine=lambda self, x, n=_part: parts(x)[n])  # fmt: skip
+    declare(
+        _name.capitalize(),
+        Part,
+        _doc,
+        derivative=_name,
+        numpy=getattr(np, _name),
+        combine=lambda self, x, n=_part: parts(x)[n],
+    )
 
 
-declare("Conj", Unary, "Y = the conjugate of X", derivative="conj", numpy=np.conj,
-    combine=lambda self, x: x if x.type is F32 else pair(parts(x)[0], -parts(x)[1]))  # fmt: skip
+declare(
+    "Conj",
+    Unary,
+    "Y = the conjugate of X",
+    derivative="conj",
+    numpy=np.conj,
+    combine=lambda self, x: x if x.type is F32 else pair(parts(x)[0], -parts(x)[1]),
+)
 
 
 @operator

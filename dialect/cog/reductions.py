@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.types import C64, FieldType, TensorType
-from ..notation.expressions import Element, Tensor, axes, reduce
-from ..notation.reference_functions import largest, smallest
-from ..spec.op import C, T, declare, operator
+from ..kernel_ir.expressions import Element, Tensor, axes, reduce
+from ..kernel_ir.scalar_references import largest, smallest
+from ..spec.operator import C, T, declare, operator
+from ..types.tensor_types import C64, FieldType, TensorType
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 
 VECTORS = "%x", "%x: !cog.field<[4, 5], tensor<3xf32>>"  # an example's operand
@@ -52,7 +52,9 @@ class ReduceSum(CogOperator[T]):
 
 @dataclass(frozen=True, eq=False)
 class FieldReduce(CogOperator[T]):
-    """The family of reductions over all points of a field, tensor element by tensor element: a 0-dimensional field."""
+    """The family of reductions over all points of a field, tensor element by tensor element: a
+    0-dimensional field.
+    """
 
     x: T
     function: ClassVar[str]
@@ -86,9 +88,25 @@ NOT_EMPTY = C(
 )
 FIELD_REDUCTIONS = {
     "sum": ("add", np.sum, "the sum of X[p] over all points p", ()),
-    "min": ("minimum", smallest, "the smallest X[p] over all points p; NaN if one of them is", (real(1, "x"), NOT_EMPTY)),
-    "max": ("maximum", largest, "the largest X[p] over all points p; NaN if one of them is", (real(1, "x"), NOT_EMPTY)),
-}  # fmt: skip
+    "min": (
+        "minimum",
+        smallest,
+        "the smallest X[p] over all points p; NaN if one of them is",
+        (real(1, "x"), NOT_EMPTY),
+    ),
+    "max": (
+        "maximum",
+        largest,
+        "the largest X[p] over all points p; NaN if one of them is",
+        (real(1, "x"), NOT_EMPTY),
+    ),
+}
 for _name, (_function, _numpy, _doc, _constraints) in FIELD_REDUCTIONS.items():
-    declare(f"FieldReduce{_name.capitalize()}", FieldReduce, f"Y = {_doc}", function=_function, numpy=_numpy,
-        constraints=(fields("x"), *_constraints))  # fmt: skip
+    declare(
+        f"FieldReduce{_name.capitalize()}",
+        FieldReduce,
+        f"Y = {_doc}",
+        function=_function,
+        numpy=_numpy,
+        constraints=(fields("x"), *_constraints),
+    )

@@ -1,4 +1,6 @@
-"""Operators that choose, move or join the points of fields: outer products, slices, subfields, shifts, stacks."""
+"""Operators that choose, move or join the points of fields: outer products, slices, subfields,
+shifts, stacks.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..ir.sizes import Dim, product, same_size
-from ..ir.types import FieldType
-from ..notation import expressions as ex
-from ..notation.index_bounds import inside
+from ..kernel_ir import expressions as ex
+from ..kernel_ir.index_bounds import inside
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
 from ..spec.reshape_indexing import Reshaping
+from ..types.sizes import Dim, product, same_size
+from ..types.tensor_types import FieldType
 from .cog_operator import CogOperator, fields, real, result_axes, scalar_field
 
 GRID = "%x: !cog.field<[4, 5], f32>"  # the operand of examples
@@ -26,7 +28,9 @@ def zero(t: ex.Tensor) -> ex.Expr:
 
 @operator
 class Outer(CogOperator[T]):
-    """Y[i, j] = A[i] * B[j]: every product of a point of A and a point of B   (Field operators, outer product)"""
+    """Y[i, j] = A[i] * B[j]: every product of a point of A and a point of B   (Field operators,
+    outer product)
+    """
 
     a: T
     b: T
@@ -95,7 +99,9 @@ class Slice(CogOperator[T]):
 
 @operator
 class Subfield(CogOperator[T]):
-    """Y[i, j, ...] = X[begin_0 + i, begin_1 + j, ...] for i < end_0 - begin_0, ...   (Field operators, subfields)"""
+    """Y[i, j, ...] = X[begin_0 + i, begin_1 + j, ...] for i < end_0 - begin_0, ...   (Field
+    operators, subfields)
+    """
 
     x: T
     begin: tuple[int, ...]
@@ -103,10 +109,19 @@ class Subfield(CogOperator[T]):
 
     constraints = (
         fields("x"),
-        C(1, "begin and end have rank(x) entries", lambda o: len(o.begin) == len(o.end) == o.x.rank),
-        C(2, "0 <= begin < end <= shape(x)",
-            lambda o: all(0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True))),
-    )  # fmt: skip
+        C(
+            1,
+            "begin and end have rank(x) entries",
+            lambda o: len(o.begin) == len(o.end) == o.x.rank,
+        ),
+        C(
+            2,
+            "0 <= begin < end <= shape(x)",
+            lambda o: all(
+                0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True)
+            ),
+        ),
+    )
     example = "%x {begin = [1, 1], end = [3, 4]}", GRID
 
     def infer(self: Subfield[FieldType]) -> FieldType:
@@ -142,10 +157,19 @@ class Reshape(CogOperator[T], Reshaping[T]):
 
     constraints = (
         fields("x"),
-        C(1, "shape has at most 3 sizes, each at least 1", lambda o: len(o.shape) <= 3 and all(n >= 1 for n in o.shape),
-            at="shape"),
-        C(2, "product(shape) = points(x)", lambda o: product(o.shape) == product(o.x.shape), at="shape"),
-    )  # fmt: skip
+        C(
+            1,
+            "shape has at most 3 sizes, each at least 1",
+            lambda o: len(o.shape) <= 3 and all(n >= 1 for n in o.shape),
+            at="shape",
+        ),
+        C(
+            2,
+            "product(shape) = points(x)",
+            lambda o: product(o.shape) == product(o.x.shape),
+            at="shape",
+        ),
+    )
     symbols = {"points": lambda o: product(o.x.shape), "product": lambda o: product(o.shape)}
     example = "%x {shape = [2, 10]}", GRID
 
@@ -172,7 +196,9 @@ NEAREST = {
 
 @operator
 class Expand(CogOperator[T]):
-    """Y[i] = X[i] where X has that point; beyond it 0, the nearest point (clamp) or X repeated (cyclic)"""
+    """Y[i] = X[i] where X has that point; beyond it 0, the nearest point (clamp) or X repeated
+    (cyclic)
+    """
 
     x: T
     shape: tuple[int, ...]
@@ -181,10 +207,19 @@ class Expand(CogOperator[T]):
     constraints = (
         fields("x"),
         C(1, "shape has rank(x) sizes", lambda o: len(o.shape) == o.x.rank, at="shape"),
-        C(2, "shape >= shape(x)", lambda o: all(n >= m for n, m in zip(o.shape, o.x.shape, strict=True)), at="shape"),
-        C(3, 'border = "zero", or no size in shape(x) is 0',
-            lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape), at="border"),
-    )  # fmt: skip
+        C(
+            2,
+            "shape >= shape(x)",
+            lambda o: all(n >= m for n, m in zip(o.shape, o.x.shape, strict=True)),
+            at="shape",
+        ),
+        C(
+            3,
+            'border = "zero", or no size in shape(x) is 0',
+            lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape),
+            at="border",
+        ),
+    )
     example = '%x {shape = [6, 6], border = "clamp"}', GRID
 
     def infer(self: Expand[FieldType]) -> FieldType:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import FieldType, TensorType
-from ..notation.expressions import Element, Tensor, as_index
-from ..spec.op import C, T, operator
+from ..kernel_ir.expressions import Element, Tensor, as_index
+from ..spec.operator import C, T, operator
+from ..types.tensor_types import FieldType, TensorType
 from .cog_operator import CogOperator, fields, result_axes
 from .slice_shift_stack import ALIKE, chosen
 

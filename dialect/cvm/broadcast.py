@@ -1,15 +1,17 @@
-"""The formalization's broadcast operators: one process for all of them, over the scalar operation of each."""
+"""The formalization's broadcast operators: one process for all of them, over the scalar operation
+of each.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, certainly
-from ..ir.types import I32, TensorType
-from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select
+from ..kernel_ir.expressions import Element, Expr, Tensor, apply, axes, cast, select
 from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
-from ..spec.op import C, T, declare, operator
+from ..spec.operator import C, T, declare, operator
+from ..types.sizes import Dim, certainly
+from ..types.tensor_types import I32, TensorType
 from .cvm_operator import Binary, greatest, i32, numbers
 
 
@@ -21,12 +23,14 @@ def misfit(o: Any) -> tuple[int, Dim, Dim]:
 
 @dataclass(frozen=True, eq=False)
 class Broadcast(Binary[T]):
-    """The family of Y[d_0, ..., d_Q-1] = A[a_0, ..., a_M-1] OP B[b_0, ..., b_N-1], Q = max(M, N), where
+    """The family of Y[d_0, ..., d_Q-1] = A[a_0, ..., a_M-1] OP B[b_0, ..., b_N-1], Q = max(M, N),
+    where
 
     a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
 
-    A has the shape (m_0, ..., m_M-1), B (n_0, ..., n_N-1). em and en are the shapes aligned on the right, the shorter one
-    filled with 1. Sizes that meet are equal, or one is 1 and repeated."""
+    A has the shape (m_0, ..., m_M-1), B (n_0, ..., n_N-1). em and en are the shapes aligned on the
+    right, the shorter one filled with 1. Sizes that meet are equal, or one is 1 and repeated.
+    """
 
     symbols = {
         "i": lambda o: misfit(o)[0],
@@ -36,9 +40,14 @@ class Broadcast(Binary[T]):
     }
     constraints = (
         numbers("a", "b"),
-        C(1, "em_i = en_i or em_i = 1 or en_i = 1 for i in [0, Q)",
-            lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in aligned(o.a.shape, o.b.shape))),
-    )  # fmt: skip
+        C(
+            1,
+            "em_i = en_i or em_i = 1 or en_i = 1 for i in [0, Q)",
+            lambda o: all_of(
+                (lambda m=m, n=n: fits(m, n)) for m, n in aligned(o.a.shape, o.b.shape)
+            ),
+        ),
+    )
 
     def infer(self: "Broadcast[TensorType]") -> TensorType:
         return self.a.with_shape(*broadcast(self.a.shape, self.b.shape))
@@ -57,7 +66,8 @@ class Broadcast(Binary[T]):
 class BroadcastDiv(Broadcast[T]):
     """Division truncated toward zero:  OP is divide.   (Broadcast Operators, broadcast_div)
 
-    A quotient by zero is 0, and -2^31 / -1, which is 2^31, becomes -2^31 modulo 2^32. Of floats the quotient, rounded.
+    A quotient by zero is 0, and -2^31 / -1, which is 2^31, becomes -2^31 modulo 2^32. Of floats the
+    quotient, rounded.
     """
 
     derivative = "true_div"
@@ -76,15 +86,45 @@ class BroadcastDiv(Broadcast[T]):
         return select(b.eq(0), 0, select(b.eq(-1), -a, quotient))
 
 
-declare("BroadcastAdd", Broadcast, "Addition modulo 2^32:  OP is add.   (Broadcast Operators, broadcast_add)",
-    example=("%z = %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32"), scalar="add", derivative="add")  # fmt: skip
-declare("BroadcastSub", Broadcast, "Subtraction modulo 2^32:  OP is sub.   (Broadcast Operators, broadcast_sub)",
-    example=("%x, 128", "%x: 2x3xi32", "2x3xi32"), scalar="sub", derivative="sub")  # fmt: skip
-declare("BroadcastMul", Broadcast, "Multiplication modulo 2^32:  OP is multiply.   (Broadcast Operators, broadcast_mul)",
-    example=("%z = %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32"), scalar="mul", derivative="mul")  # fmt: skip
-declare("BroadcastMax", Broadcast, "The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)",
-    example=("%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"), scalar="maximum", derivative="maximum",
-    formula=lambda self, a, b: apply(greatest(a.type), a, b))  # fmt: skip
-declare("BroadcastGreater", Broadcast, "1 where a > b, else 0:  OP is greater.   (in CVM-Runtime; the formalization leaves it out)",
-    example=("%x, 0", "%x: 2x3xi32", "2x3xi32"), scalar="gt", constraints=(i32("a", "b"), *Broadcast.constraints[1:]),
-    formula=lambda self, a, b: cast(apply("gt", a, b), I32))  # fmt: skip
+declare(
+    "BroadcastAdd",
+    Broadcast,
+    "Addition modulo 2^32:  OP is add.   (Broadcast Operators, broadcast_add)",
+    example=("%z = %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32"),
+    scalar="add",
+    derivative="add",
+)
+declare(
+    "BroadcastSub",
+    Broadcast,
+    "Subtraction modulo 2^32:  OP is sub.   (Broadcast Operators, broadcast_sub)",
+    example=("%x, 128", "%x: 2x3xi32", "2x3xi32"),
+    scalar="sub",
+    derivative="sub",
+)
+declare(
+    "BroadcastMul",
+    Broadcast,
+    "Multiplication modulo 2^32:  OP is multiply.   (Broadcast Operators, broadcast_mul)",
+    example=("%z = %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32"),
+    scalar="mul",
+    derivative="mul",
+)
+declare(
+    "BroadcastMax",
+    Broadcast,
+    "The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)",
+    example=("%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"),
+    scalar="maximum",
+    derivative="maximum",
+    formula=lambda self, a, b: apply(greatest(a.type), a, b),
+)
+declare(
+    "BroadcastGreater",
+    Broadcast,
+    "1 where a > b, else 0:  OP is greater.   (in CVM-Runtime; the formalization leaves it out)",
+    example=("%x, 0", "%x: 2x3xi32", "2x3xi32"),
+    scalar="gt",
+    constraints=(i32("a", "b"), *Broadcast.constraints[1:]),
+    formula=lambda self, a, b: cast(apply("gt", a, b), I32),
+)

@@ -1,17 +1,19 @@
-"""Common parts of the dialect's operators: element types, bounds of attributes, and predicates on unknown sizes.
+"""Common parts of the dialect's operators: element types, bounds of attributes, and predicates on
+unknown sizes.
 
-The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be
-trained; operators that only move elements take all types."""
+The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that
+networks can be trained; operators that only move elements take all types.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.types import F32, F64, I32, ElementType
-from ..notation.expressions import Element, Expr, Tensor, apply, axes
-from ..notation.scalar_functions import SCALARS
-from ..spec.op import C, Operator, T
+from ..kernel_ir.expressions import Element, Expr, Tensor, apply, axes
+from ..kernel_ir.scalar_functions import SCALARS
+from ..spec.operator import C, Operator, T
+from ..types.tensor_types import F32, F64, I32, ElementType
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
@@ -23,7 +25,10 @@ class CvmOperator(Operator[T]):
     """An operator of the formalization."""
 
 
-NARROW = "integers of 8 bits are i32 here, each with its range; quant.conv2d and quant.dense take i8 and ui8"
+NARROW = (
+    "integers of 8 bits are i32 here, each with its range; quant.conv2d and quant.dense take "
+    "i8 and ui8"
+)
 
 
 def i32(*names: str) -> C:
@@ -62,7 +67,9 @@ def one_element_type(*names: str) -> C:
 
 
 class Pointwise(CvmOperator[T]):
-    """The family of operators whose result has the shape of the first operand, each element computed from those beside it."""
+    """The family of operators whose result has the shape of the first operand, each element
+    computed from those beside it.
+    """
 
     scalar: ClassVar[str]  # the scalar function that the operator is, if it is one
     derivative: ClassVar[str] = ""  # the scalar operation of Theano that has the same one
@@ -110,7 +117,9 @@ class Binary(Pointwise[T]):
 
 
 def within(number: int, symbols: str, low: int, high: int, at: str) -> C:
-    """A constraint that the attribute `at`, an integer or several, named `symbols` in the text, is in [low, high)."""
+    """A constraint that the attribute `at`, an integer or several, named `symbols` in the text, is
+    in [low, high).
+    """
 
     def holds(o: Any) -> bool:
         value = getattr(o, at)
@@ -133,7 +142,9 @@ def lowest(element: ElementType) -> int | float:
 
 
 def exactly(x: np.ndarray) -> np.ndarray:
-    """The elements in a type in which the result of an operation is exact before it is rounded once: i64, or f64."""
+    """The elements in a type in which the result of an operation is exact before it is rounded
+    once: i64, or f64.
+    """
     return x.astype(np.int64 if x.dtype == np.int32 else np.float64)
 
 

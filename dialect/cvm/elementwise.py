@@ -5,26 +5,43 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import I32, I64
-from ..notation.expressions import Expr, apply, cast, maximum, minimum
+from ..kernel_ir.expressions import Expr, apply, cast, maximum, minimum
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, declare, operator
+from ..spec.operator import C, T, declare, operator
+from ..types.tensor_types import I32, I64
 from .cvm_operator import Binary, Elementwise, i32, modulo_2_32, numbers, within
 
 NUMBERS = (numbers("x"),)
-declare("Abs", Elementwise, """Y[d...] = x if x >= 0, -x if x < 0, where x = X[d...]   (Elemwise Operators, abs)
+declare(
+    "Abs",
+    Elementwise,
+    """Y[d...] = x if x >= 0, -x if x < 0, where x = X[d...]   (Elemwise Operators, abs)
 
     Modulo 2^32: -2^31 stays.
-    """, example=("%x", "%x: 2x3xi32", "2x3xi32"), scalar="abs", derivative="abs_", constraints=NUMBERS)  # fmt: skip
-declare("Negative", Elementwise, "Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)",
-    example=("%x", "%x: 2x3xi32", "2x3xi32"), scalar="neg", derivative="neg", constraints=NUMBERS)  # fmt: skip
+    """,
+    example=("%x", "%x: 2x3xi32", "2x3xi32"),
+    scalar="abs",
+    derivative="abs_",
+    constraints=NUMBERS,
+)
+declare(
+    "Negative",
+    Elementwise,
+    "Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)",
+    example=("%x", "%x: 2x3xi32", "2x3xi32"),
+    scalar="neg",
+    derivative="neg",
+    constraints=NUMBERS,
+)
 
 
 @operator
 class CvmPrecision(Elementwise[T]):
-    """Y[d...] = ⌈log2(abs(x) + 1)⌉ if x != 0, 1 if x = 0, where x = X[d...]   (Elemwise Operators, cvm_precision)
+    """Y[d...] = ⌈log2(abs(x) + 1)⌉ if x != 0, 1 if x = 0, where x = X[d...]   (Elemwise Operators,
+    cvm_precision)
 
-    How many bits abs(x) takes: 1 takes 1 bit, 2 and 3 take 2, -2^31 takes 32."""
+    How many bits abs(x) takes: 1 takes 1 bit, 2 and 3 take 2, -2^31 takes 32.
+    """
 
     example = "%x", "%x: 2x3xi32", "2x3xi32"
 
@@ -39,7 +56,9 @@ class CvmPrecision(Elementwise[T]):
 
 @operator
 class Clip(Elementwise[T]):
-    """Y[d...] = a_max if x >= a_max, x if a_min < x < a_max, a_min if x <= a_min   (Elemwise Operators, clip)"""
+    """Y[d...] = a_max if x >= a_max, x if a_min < x < a_max, a_min if x <= a_min   (Elemwise
+    Operators, clip)
+    """
 
     a_min: int
     a_max: int
@@ -74,7 +93,9 @@ SHIFT_BIT = within(2, "shift_bit", 1, 33, at="shift_bit")
 
 @dataclass(frozen=True, eq=False)
 class ToPrecision(Elementwise[T]):
-    """The family of Y = clip(T, a_min=-α, a_max=α), where T, of an i64 array, is `exact` and α = 2^(precision-1) - 1."""
+    """The family of Y = clip(T, a_min=-α, a_max=α), where T, of an i64 array, is `exact` and α =
+    2^(precision-1) - 1.
+    """
 
     precision: int
 
@@ -91,7 +112,9 @@ class ToPrecision(Elementwise[T]):
 
 @operator
 class CvmClip(ToPrecision[T]):
-    """Y = clip(X, a_min=-α, a_max=α), where α = 2^(precision-1) - 1   (Elemwise Operators, cvm_clip)"""
+    """Y = clip(X, a_min=-α, a_max=α), where α = 2^(precision-1) - 1   (Elemwise Operators,
+    cvm_clip)
+    """
 
     constraints = (i32("x"), PRECISION)
     example = "%x {precision = 8}", "%x: 2x3xi32", "2x3xi32"
@@ -105,9 +128,11 @@ class CvmClip(ToPrecision[T]):
 
 @operator
 class CvmRightShift(ToPrecision[T]):
-    """Y = clip(T, a_min=-α, a_max=α), where T = ⌊(⌊X / 2^(shift_bit-1)⌋ + 1) / 2⌋ and α = 2^(precision-1) - 1
+    """Y = clip(T, a_min=-α, a_max=α), where T = ⌊(⌊X / 2^(shift_bit-1)⌋ + 1) / 2⌋ and α =
+    2^(precision-1) - 1
 
-    X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators, cvm_right_shift)"""
+    X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators, cvm_right_shift)
+    """
 
     shift_bit: int
 
@@ -118,7 +143,8 @@ class CvmRightShift(ToPrecision[T]):
         return (x // 2 ** (self.shift_bit - 1) + 1) // 2
 
     def formula(self: Any, x: Expr) -> Expr:
-        # ⌊(h + 1) / 2⌋ = ⌊h / 2⌋ + (h mod 2), which stays within i32; shifts beyond 31 leave the sign, as 31 does
+        # ⌊(h + 1) / 2⌋ = ⌊h / 2⌋ + (h mod 2), which stays within i32; shifts beyond 31 leave the
+        # sign, as 31 does
         return self.clipped((x >> min(self.shift_bit, 31)) + ((x >> (self.shift_bit - 1)) & 1))
 
 
@@ -126,7 +152,8 @@ class CvmRightShift(ToPrecision[T]):
 class CvmLeftShift(ToPrecision[T]):
     """Y = clip(T, a_min=-α, a_max=α), where T = X * 2^shift_bit and α = 2^(precision-1) - 1
 
-    The product is exact.   (Elemwise Operators, cvm_left_shift)"""
+    The product is exact.   (Elemwise Operators, cvm_left_shift)
+    """
 
     shift_bit: int
 
@@ -150,5 +177,11 @@ class ElementwisePair(Binary[T]):
 
 
 for _name, _symbol in (("add", "+"), ("sub", "-")):
-    declare(f"Elemwise{_name.capitalize()}", ElementwisePair, f"Y = A {_symbol} B, modulo 2^32.   (Elemwise Operators, elemwise_{_name})",
-        example=("%a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32"), scalar=_name, derivative=_name)  # fmt: skip
+    declare(
+        f"Elemwise{_name.capitalize()}",
+        ElementwisePair,
+        f"Y = A {_symbol} B, modulo 2^32.   (Elemwise Operators, elemwise_{_name})",
+        example=("%a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32"),
+        scalar=_name,
+        derivative=_name,
+    )

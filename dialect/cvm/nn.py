@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim
-from ..ir.types import BY_DTYPE, I32, TensorType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Element,
     Expr,
     Tensor,
@@ -22,9 +20,11 @@ from ..notation.expressions import (
     total,
     when,
 )
-from ..notation.index_bounds import inside
-from ..notation.reference_functions import convolved, largest
-from ..spec.op import C, T, operator
+from ..kernel_ir.index_bounds import inside
+from ..kernel_ir.scalar_references import convolved, largest
+from ..spec.operator import C, T, operator
+from ..types.sizes import Dim
+from ..types.tensor_types import BY_DTYPE, I32, TensorType
 from . import cvm_operator as cvm
 
 
@@ -47,7 +47,8 @@ class Conv2d(cvm.CvmOperator[T]):
     kernel(n, j, p, q, o, i) = Σ_ki Σ_kj pad(p * SH - PH + ki * DH, q * SW - PW + kj * DW) * W[o, i, ki, kj]
     pad(p, q) = X[n, j, p, q] if p in [0, H) and q in [0, W) else 0
 
-    with ki in [0, KH), kj in [0, KW); where pad is 0 nothing is added, whatever W holds. There are ⌊(H + 2 * PH - DH * (KH - 1) - 1) / SH⌋ + 1 rows, columns likewise.
+    with ki in [0, KH), kj in [0, KW); where pad is 0 nothing is added, whatever W holds. There are
+    ⌊(H + 2 * PH - DH * (KH - 1) - 1) / SH⌋ + 1 rows, columns likewise.
     """
 
     x: T  # (N, C, H, W)
@@ -119,7 +120,9 @@ class Conv2d(cvm.CvmOperator[T]):
         return found if self.b is None else [*found, g.sum((0, 2, 3), dtype=g.element)]
 
     def _of_x(self: Any, g: Any) -> Any:
-        """A convolution of the cotangent, moved apart by the stride, with the kernels turned round."""
+        """A convolution of the cotangent, moved apart by the stride, with the kernels turned
+        round.
+        """
         (ph, pw), groups, apply = self.padding, self.groups, g.builder.apply
         padded = apply("builtin.pad", self.x, before=(0, 0, ph, pw), after=(0, 0, ph, pw))
         apart = self._reaching_back(
@@ -161,7 +164,9 @@ class Conv2d(cvm.CvmOperator[T]):
         )
 
     def _of_w(self: Any, g: Any) -> Any:
-        """A convolution of x with the cotangent as its kernels, stride and dilation changing places."""
+        """A convolution of x with the cotangent as its kernels, stride and dilation changing
+        places.
+        """
         groups, apply = self.groups, g.builder.apply
         x = apply("builtin.reshape", self.x, split=((-1,), (groups, -1), (-1,), (-1,)))
         x = apply(
@@ -176,9 +181,11 @@ class Conv2d(cvm.CvmOperator[T]):
 def along(
     p: Expr, k: Expr, size: Dim, stride: int, padding: int, dilation: int = 1, beyond: bool = False
 ) -> tuple[Expr, Expr | bool]:
-    """The input index of window p at kernel position k, and the condition that it is inside the input.
+    """The input index of window p at kernel position k, and the condition that it is inside the
+    input.
 
-    `beyond` states that a window may reach beyond the padded input."""
+    `beyond` states that a window may reach beyond the padded input.
+    """
     position = p * stride - padding + k * dilation
     return position, inside(position, size) if padding or beyond else True
 
@@ -226,7 +233,9 @@ class Dense(cvm.CvmOperator[T]):
 
 @operator
 class Relu(cvm.Elementwise[T]):
-    """Y[d_0, ..., d_n-1] = max(0, X[d_0, ..., d_n-1]), of floats NaN where X is   (NN Operators, relu)"""
+    """Y[d_0, ..., d_n-1] = max(0, X[d_0, ..., d_n-1]), of floats NaN where X is   (NN Operators,
+    relu)
+    """
 
     constraints = (cvm.numbers("x"),)
     example = "%x", "%x: 2x3xi32", "2x3xi32"
@@ -245,10 +254,12 @@ class Relu(cvm.Elementwise[T]):
 class MaxPool2d(cvm.CvmOperator[T]):
     """The largest element of every window, in each batch and channel.   (NN Operators, max_pool2d)
 
-    Y[n, i, p, q] = max{pad(n, i, p', q') | p' - (p * SH - PH) in [0, PSH), q' - (q * SW - PW) in [0, PSW)}
-    pad(n, i, p, q) = X[n, i, p, q] if p in [0, H) and q in [0, W) else INT32_MIN, of floats -inf
+    Y[n, i, p, q] = max{pad(n, i, p', q') | p' - (p * SH - PH) in [0, PSH), q' - (q * SW - PW) in
+    [0, PSW)} pad(n, i, p, q) = X[n, i, p, q] if p in [0, H) and q in [0, W) else INT32_MIN, of
+    floats -inf
 
-    There are ⌊(H + 2 * PH - PSH) / SH⌋ + 1 rows, or ⌈...⌉ + 1 if ceil_mode, columns likewise."""
+    There are ⌊(H + 2 * PH - PSH) / SH⌋ + 1 rows, or ⌈...⌉ + 1 if ceil_mode, columns likewise.
+    """
 
     x: T  # (N, C, H, W)
     pool_size: tuple[int, int]  # PSH, PSW
@@ -321,7 +332,9 @@ class MaxPool2d(cvm.CvmOperator[T]):
         return Element((n, i, p, q), reduce(cvm.greatest(y.element), (k, m), padded))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """To every element that is the largest one of a window, as Theano's; a place of the window after the other."""
+        """To every element that is the largest one of a window, as Theano's; a place of the window
+        after the other.
+        """
         (y,), (g,), x, apply = results, cotangents, self.x, cotangents[0].builder.apply
         pads = (0, 0, *self.pads)
         padded, total = apply("builtin.pad", x, before=pads, after=pads), None
@@ -340,7 +353,9 @@ class MaxPool2d(cvm.CvmOperator[T]):
 
 @operator
 class Upsampling(cvm.CvmOperator[T]):
-    """Y[n, i, h, w] = X[n, i, ⌊h / scale⌋, ⌊w / scale⌋], h in [0, H * scale), w in [0, W * scale)   (NN Operators)"""
+    """Y[n, i, h, w] = X[n, i, ⌊h / scale⌋, ⌊w / scale⌋], h in [0, H * scale), w in [0, W * scale)
+    (NN Operators)
+    """
 
     x: T  # (N, C, H, W)
     scale: int

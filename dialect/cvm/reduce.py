@@ -1,4 +1,6 @@
-"""The formalization's reduce operators: one process for all of them, over the reduce function of each."""
+"""The formalization's reduce operators: one process for all of them, over the reduce function of
+each.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.types import TensorType
-from ..notation.expressions import Element, Index, Tensor, axes, reduce
-from ..notation.reference_functions import largest
+from ..kernel_ir.expressions import Element, Index, Tensor, axes, reduce
+from ..kernel_ir.scalar_references import largest
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.tensor_types import TensorType
 from .cvm_operator import CvmOperator, exactly, greatest, numbers, rounded
 
 
@@ -22,10 +24,13 @@ class Reduction(CvmOperator[T]):
 
     1. exclude and M = N:      Y = X
     2. not exclude and M = 0:  Y[0, ..., 0] = f(X), of rank 1, or N if keepdims
-    3. not keepdims:           Y[d_I(0), ..., d_I(N-r-1)] = f({X[d_0, ..., d_N-1] | d_j in [0, n_j), j in R})
+    3. not keepdims:           Y[d_I(0), ..., d_I(N-r-1)] = f({X[d_0, ..., d_N-1] | d_j in [0, n_j),
+       j in R})
     4. otherwise the same, at Y[d_0, ..., d_N-1] with d_j = 0 for j in R
 
-    Where every axis is reduced the result is one number, of shape (1,) or, if keepdims, (1, ..., 1)."""
+    Where every axis is reduced the result is one number, of shape (1,) or, if keepdims, (1, ...,
+    1).
+    """
 
     x: T  # (n_0, ..., n_N-1)
     axes: tuple[int, ...] = ()  # M of them
@@ -129,14 +134,21 @@ class Sum(Reduction[T]):
 
 @operator
 class Max(Reduction[T]):
-    """The largest element over the given axes, of floats NaN where one is:  f(Z) = max Z.   (Reduce Operators, max)"""
+    """The largest element over the given axes, of floats NaN where one is:  f(Z) = max Z.   (Reduce
+    Operators, max)
+    """
 
     exact = staticmethod(largest)
     constraints = (
         *Reduction.constraints,
-        C(3, "n_j > 0 for j in R, n being shape(x)",
-            lambda o: o.is_identity() or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.reduced())),
-    )  # fmt: skip
+        C(
+            3,
+            "n_j > 0 for j in R, n being shape(x)",
+            lambda o: (
+                o.is_identity() or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.reduced())
+            ),
+        ),
+    )
     example = "%x {axes = [-1], keepdims = true}", "%x: 2x3xi32", "2x1xi32"
 
     def reduction(self: Any) -> str:

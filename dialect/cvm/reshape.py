@@ -1,4 +1,6 @@
-"""The formalization's transform operators whose result is their operand's elements in the same row-major order."""
+"""The formalization's transform operators whose result is their operand's elements in the same
+row-major order.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, product
-from ..ir.types import TensorType
-from ..notation.expressions import ZERO, Element, Tensor, axes
+from ..kernel_ir.expressions import ZERO, Element, Tensor, axes
 from ..spec.broadcasting import all_of, is_one
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
 from ..spec.reshape_indexing import Reshaping
+from ..types.sizes import Dim, Shape, product
+from ..types.tensor_types import TensorType
 from .cvm_operator import MAX_ATTR, MIN_ATTR, CvmOperator, within
 from .transpose_tile_concatenate import axes_exist, from_start
 
@@ -25,9 +27,12 @@ class SameElements(CvmOperator[T], Reshaping[T]):
 
 @operator
 class Flatten(SameElements[T]):
-    """Y[flatten_index(d_0, ..., d_{N-1}, n_0, ..., n_{N-1})] = X[d_0, ..., d_{N-1}]   (Transform Operators, flatten)
+    """Y[flatten_index(d_0, ..., d_{N-1}, n_0, ..., n_{N-1})] = X[d_0, ..., d_{N-1}]   (Transform
+    Operators, flatten)
 
-    flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one dimension."""
+    flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one
+    dimension.
+    """
 
     example = "%x", "%x: 2x3xi32", "6xi32"
 
@@ -40,9 +45,11 @@ class Flatten(SameElements[T]):
 
 @operator
 class ExpandDims(SameElements[T]):
-    """Y[d_0, ..., d_{real_axis-1}, 0, ..., 0, d_real_axis, ..., d_{N-1}] = X[d_0, ..., d_{N-1}], with num_newaxis zeros
+    """Y[d_0, ..., d_{real_axis-1}, 0, ..., 0, d_real_axis, ..., d_{N-1}] = X[d_0, ..., d_{N-1}],
+    with num_newaxis zeros
 
-    real_axis is `axis`, N+1 being added to a negative one. (Transform Operators, expand_dims)"""
+    real_axis is `axis`, N+1 being added to a negative one. (Transform Operators, expand_dims)
+    """
 
     axis: int
     num_newaxis: int = 1
@@ -79,9 +86,12 @@ class ExpandDims(SameElements[T]):
 
 @operator
 class Reshape(SameElements[T]):
-    """Y[d_0, ..., d_{M-1}] = T[flatten_index(d_0, ..., d_{M-1}, m_0, ..., m_{M-1})], where T = flatten(X)
+    """Y[d_0, ..., d_{M-1}] = T[flatten_index(d_0, ..., d_{M-1}, m_0, ..., m_{M-1})], where T =
+    flatten(X)
 
-    m is target_shape, of which one entry may be -1: the size that makes the products equal. (Transform Operators)"""
+    m is target_shape, of which one entry may be -1: the size that makes the products equal.
+    (Transform Operators)
+    """
 
     target_shape: tuple[int, ...]
 
@@ -115,7 +125,9 @@ class Reshape(SameElements[T]):
         return self.x.reshape(self.m(self.x.size)).copy()
 
     def m(self, size: Dim) -> Shape:
-        """The target shape of so many elements: -1 is what the other entries leave (0 where they are 0 themselves)."""
+        """The target shape of so many elements: -1 is what the other entries leave (0 where they
+        are 0 themselves).
+        """
         others = product(tuple(m for m in self.target_shape if m != -1))
         return tuple(m if m != -1 else size // others if others else 0 for m in self.target_shape)
 
@@ -124,8 +136,9 @@ class Reshape(SameElements[T]):
 class Squeeze(SameElements[T]):
     """Y[d_{I(0)}, ..., d_{I(N-K-1)}] = X[d_0, ..., d_{N-1}]   (Transform Operators, squeeze)
 
-    I enumerates the axes outside real_axes, which are `axes`, N being added to negative ones, or every axis of length 1
-    where `axes` is empty."""
+    I enumerates the axes outside real_axes, which are `axes`, N being added to negative ones, or
+    every axis of length 1 where `axes` is empty.
+    """
 
     axes: tuple[int, ...] = ()
 

@@ -1,25 +1,30 @@
-"""The formalization's transform operators that cut a range out of every axis: given, or like another tensor's."""
+"""The formalization's transform operators that cut a range out of every axis: given, or like
+another tensor's.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, bounded, larger, smaller
-from ..ir.types import TensorType
-from ..notation.expressions import Element, Tensor, axes
+from ..kernel_ir.expressions import Element, Tensor, axes
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.sizes import Dim, Shape, bounded, larger, smaller
+from ..types.tensor_types import TensorType
 from .cvm_operator import CvmOperator, one_element_type
 from .transpose_tile_concatenate import from_start
 
 
 @operator
 class Slice(CvmOperator[T]):
-    """Y[d_0, ..., d_{N-1}] = X[K[0], ..., K[N-1]], where K[i] = b_vec[i] + s_arr[i] · d_i   (Transform Operators)
+    """Y[d_0, ..., d_{N-1}] = X[K[0], ..., K[N-1]], where K[i] = b_vec[i] + s_arr[i] · d_i
+    (Transform Operators)
 
-    b_arr, e_arr and s_arr are begin, end and strides, n_i being added to negative entries of the first two, and absent
-    entries being 0, n_i and 1. b_vec and e_vec are b_arr and e_arr clipped to [0, n_i] for a positive stride and to
-    [-1, n_i - 1] for a negative one. Axis i has size ⌈(e_vec[i] - b_vec[i]) / s_arr[i]⌉."""
+    b_arr, e_arr and s_arr are begin, end and strides, n_i being added to negative entries of the
+    first two, and absent entries being 0, n_i and 1. b_vec and e_vec are b_arr and e_arr clipped to
+    [0, n_i] for a positive stride and to [-1, n_i - 1] for a negative one. Axis i has size
+    ⌈(e_vec[i] - b_vec[i]) / s_arr[i]⌉.
+    """
 
     x: T
     begin: tuple[int, ...] = ()
@@ -31,9 +36,14 @@ class Slice(CvmOperator[T]):
         C(2, "E <= N", lambda o: len(o.end) <= o.x.rank, at="end"),
         C(3, "S <= N", lambda o: len(o.strides) <= o.x.rank, at="strides"),
         C(4, "s_arr[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
-        C(5, "b_vec[i] < e_vec[i] if s_arr[i] > 0, else e_vec[i] < b_vec[i]",
-            lambda o: all_of((lambda r=r: r[0] < r[1] if r[2] > 0 else r[1] < r[0]) for r in o.clipped(o.x.shape))),
-    )  # fmt: skip
+        C(
+            5,
+            "b_vec[i] < e_vec[i] if s_arr[i] > 0, else e_vec[i] < b_vec[i]",
+            lambda o: all_of(
+                (lambda r=r: r[0] < r[1] if r[2] > 0 else r[1] < r[0]) for r in o.clipped(o.x.shape)
+            ),
+        ),
+    )
     symbols = {
         "B": lambda o: len(o.begin),
         "E": lambda o: len(o.end),
@@ -102,7 +112,9 @@ class Slice(CvmOperator[T]):
         return found
 
     def ranges(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
-        """The same where constraint 5 holds: no range being empty, one side of each clip is enough."""
+        """The same where constraint 5 holds: no range being empty, one side of each clip is
+        enough.
+        """
         found: list[tuple[Dim, Dim, int]] = []
         for n, (b, e, s) in zip(shape, self.arrays(shape), strict=True):
             if s > 0:
@@ -114,10 +126,12 @@ class Slice(CvmOperator[T]):
 
 @operator
 class SliceLike(CvmOperator[T]):
-    """Y[d_0, ..., d_{N-1}] = X[d_0, ..., d_{N-1}], d_j in [0, m_j) for j in sliced_axes, else in [0, n_j)
+    """Y[d_0, ..., d_{N-1}] = X[d_0, ..., d_{N-1}], d_j in [0, m_j) for j in sliced_axes, else in
+    [0, n_j)
 
-    m is the shape of shape_like. sliced_axes are `axes`, N being added to negative ones, or all where `axes` is empty.
-    (Transform Operators, slice_like)"""
+    m is the shape of shape_like. sliced_axes are `axes`, N being added to negative ones, or all
+    where `axes` is empty. (Transform Operators, slice_like)
+    """
 
     x: T
     shape_like: T
@@ -126,11 +140,22 @@ class SliceLike(CvmOperator[T]):
     constraints = (
         one_element_type("x", "shape_like"),
         C(1, "M = N if axes is empty", lambda o: bool(o.axes) or o.shape_like.rank == o.x.rank),
-        C(2, "0 <= j < min(M, N) for all j in sliced_axes",
-            lambda o: all(0 <= j < min(o.x.rank, o.shape_like.rank) for j in o.sliced_axes(o.x.rank)), at="axes"),
-        C(3, "m[j] <= n[j] for all j in sliced_axes",
-            lambda o: all_of((lambda j=j: o.shape_like.shape[j] <= o.x.shape[j]) for j in o.sliced_axes(o.x.rank))),
-    )  # fmt: skip
+        C(
+            2,
+            "0 <= j < min(M, N) for all j in sliced_axes",
+            lambda o: all(
+                0 <= j < min(o.x.rank, o.shape_like.rank) for j in o.sliced_axes(o.x.rank)
+            ),
+            at="axes",
+        ),
+        C(
+            3,
+            "m[j] <= n[j] for all j in sliced_axes",
+            lambda o: all_of(
+                (lambda j=j: o.shape_like.shape[j] <= o.x.shape[j]) for j in o.sliced_axes(o.x.rank)
+            ),
+        ),
+    )
     symbols = {
         "M": lambda o: o.shape_like.rank,
         "N": lambda o: o.x.rank,

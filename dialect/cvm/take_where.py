@@ -1,4 +1,6 @@
-"""The formalization's transform operators that select elements by another tensor: by indices or a condition."""
+"""The formalization's transform operators that select elements by another tensor: by indices or a
+condition.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, product
-from ..ir.types import I64, TensorType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Element,
     Expr,
     Tensor,
@@ -20,17 +20,21 @@ from ..notation.expressions import (
     unflatten,
 )
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.sizes import Dim, Shape, product
+from ..types.tensor_types import I64, TensorType
 from .cvm_operator import CvmOperator, i32, numbers
 
 
 @operator
 class Take(CvmOperator[T]):
-    """Y[d_0, ..., d_{M+N-2}] = X[d_0, ..., d_{real_axis-1}, xidx, d_{real_axis+M}, ..., d_{M+N-2}], where
-    xidx = clip(indices[d_real_axis, ..., d_{real_axis+M-1}], 0, n_real_axis - 1); N is added to a negative axis
+    """Y[d_0, ..., d_{M+N-2}] = X[d_0, ..., d_{real_axis-1}, xidx, d_{real_axis+M}, ..., d_{M+N-2}],
+    where xidx = clip(indices[d_real_axis, ..., d_{real_axis+M-1}], 0, n_real_axis - 1); N is added
+    to a negative axis
 
-    Without an axis, Y[d_0, ..., d_{M-1}] = T[clip(indices[d_0, ..., d_{M-1}], 0, |T| - 1)], where T = flatten(X).
-    (Transform Operators, take)"""
+    Without an axis, Y[d_0, ..., d_{M-1}] = T[clip(indices[d_0, ..., d_{M-1}], 0, |T| - 1)], where T
+    = flatten(X). (Transform Operators, take)
+    """
 
     x: T
     indices: T
@@ -84,7 +88,9 @@ class Take(CvmOperator[T]):
 
 @operator
 class CvmLut(CvmOperator[T]):
-    """Y = take(table, indices), without an axis: a lookup in the flattened table   (Transform Operators, cvm_lut)"""
+    """Y = take(table, indices), without an axis: a lookup in the flattened table   (Transform
+    Operators, cvm_lut)
+    """
 
     table: T
     indices: T
@@ -118,9 +124,11 @@ def clipped_index(index: Expr, n: Dim) -> Expr:
 
 @operator
 class Where(CvmOperator[T]):
-    """Y[d_0, ..., d_{N-1}] = A[d_0, ..., d_{N-1}] where Cond[d_0, ..., d_{N-1}] ≠ 0, else B[d_0, ..., d_{N-1}]
+    """Y[d_0, ..., d_{N-1}] = A[d_0, ..., d_{N-1}] where Cond[d_0, ..., d_{N-1}] ≠ 0, else B[d_0,
+    ..., d_{N-1}]
 
-    A one-dimensional Cond chooses rows: Cond[d_0] decides. (Transform Operators, where)"""
+    A one-dimensional Cond chooses rows: Cond[d_0] decides. (Transform Operators, where)
+    """
 
     cond: T
     a: T
@@ -129,9 +137,14 @@ class Where(CvmOperator[T]):
     constraints = (
         numbers("a", "b", also="cond"),
         C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)),
-        C(2, "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)",
-            lambda o: same_shape(o.cond.shape, o.a.shape if o.cond.rank == o.a.rank else o.a.shape[:1])),
-    )  # fmt: skip
+        C(
+            2,
+            "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)",
+            lambda o: same_shape(
+                o.cond.shape, o.a.shape if o.cond.rank == o.a.rank else o.a.shape[:1]
+            ),
+        ),
+    )
     example = "%cond, %a, %b", "%cond: 2xi32, %a: 2x3xi32, %b: 2x3xi32", "2x3xi32"
 
     def infer(self: Where[TensorType]) -> TensorType:

@@ -1,6 +1,8 @@
 """The formalization's transform operators that copy and rearrange whole tensors.
 
-Operators that keep the row-major order are in `reshape`, those that select elements in `slice` and `take_where`."""
+Operators that keep the row-major order are in `reshape`, those that select elements in `slice` and
+`take_where`.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, same_size
-from ..ir.types import TensorType
-from ..notation.expressions import Element, Expr, Tensor, axes, when
+from ..kernel_ir.expressions import Element, Expr, Tensor, axes, when
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.sizes import Dim, same_size
+from ..types.tensor_types import TensorType
 from .cvm_operator import MAX_ATTR, CvmOperator, one_element_type, within
 
 
 @operator
 class Repeat(CvmOperator[T]):
-    """Y[d_0, ..., d_axis, ..., d_{N-1}] = X[d_0, ..., ⌊d_axis / repeats⌋, ..., d_{N-1}]   (Transform Operators, repeat)
+    """Y[d_0, ..., d_axis, ..., d_{N-1}] = X[d_0, ..., ⌊d_axis / repeats⌋, ..., d_{N-1}]
+    (Transform Operators, repeat)
 
-    Each element is repeated right after itself along the axis."""
+    Each element is repeated right after itself along the axis.
+    """
 
     x: T
     axis: int
@@ -55,9 +59,12 @@ class Repeat(CvmOperator[T]):
 
 @operator
 class Tile(CvmOperator[T]):
-    """Y[k_0, ..., k_{K-1}] = X[k_{K-N} mod n_0, ..., k_{K-1} mod n_{N-1}]   (Transform Operators, tile)
+    """Y[k_0, ..., k_{K-1}] = X[k_{K-N} mod n_0, ..., k_{K-1} mod n_{N-1}]   (Transform Operators,
+    tile)
 
-    K = max{M, N}, and axis i has size SX_i · SR_i: the shape and `reps`, aligned on the right and filled up with 1."""
+    K = max{M, N}, and axis i has size SX_i · SR_i: the shape and `reps`, aligned on the right and
+    filled up with 1.
+    """
 
     x: T
     reps: tuple[int, ...]
@@ -95,9 +102,11 @@ class Tile(CvmOperator[T]):
 
 @operator
 class Concatenate(CvmOperator[T]):
-    """Y[d_0, ..., new_idx, ..., d_{N-1}] = I^i[d_0, ..., d_axis, ..., d_{N-1}]   (Transform Operators, concatenate)
+    """Y[d_0, ..., new_idx, ..., d_{N-1}] = I^i[d_0, ..., d_axis, ..., d_{N-1}]   (Transform
+    Operators, concatenate)
 
-    new_idx = Σ_{j<i} n^j_axis + d_axis. I^i is xs[i] and n^i its shape."""
+    new_idx = Σ_{j<i} n^j_axis + d_axis. I^i is xs[i] and n^i its shape.
+    """
 
     xs: tuple[T, ...]
     axis: int
@@ -131,7 +140,9 @@ class Concatenate(CvmOperator[T]):
         )
 
         def among(first: int, stop: int) -> Expr:
-            """The element, which is in one of xs[first], ..., xs[stop - 1]: by halves, so that many nest little."""
+            """The element, which is in one of xs[first], ..., xs[stop - 1]: by halves, so that many
+            nest little.
+            """
             if stop - first == 1:
                 return self.xs[first][
                     *d[: self.axis], d[self.axis] - starts[first], *d[self.axis + 1 :]
@@ -160,9 +171,11 @@ def _line_up(o: Any) -> bool:
 
 @operator
 class Transpose(CvmOperator[T]):
-    """Y[d_{real_axes_0}, ..., d_{real_axes_{N-1}}] = X[d_0, ..., d_{N-1}]   (Transform Operators, transpose)
+    """Y[d_{real_axes_0}, ..., d_{real_axes_{N-1}}] = X[d_0, ..., d_{N-1}]   (Transform Operators,
+    transpose)
 
-    real_axes are `axes`, N being added to negative ones, or N-1, ..., 0 where `axes` is empty."""
+    real_axes are `axes`, N being added to negative ones, or N-1, ..., 0 where `axes` is empty.
+    """
 
     x: T
     axes: tuple[int, ...] = ()

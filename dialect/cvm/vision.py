@@ -1,9 +1,10 @@
-"""The formalization's vision operators. They sort and filter rows by what these hold: nests, not formulas."""
+"""The formalization's vision operators. They sort and filter rows by what these hold: nests, not
+formulas.
+"""
 
 import numpy as np
 
-from ..ir.types import I1, I32, I64, TensorType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Expr,
     Tensor,
     Var,
@@ -16,7 +17,7 @@ from ..notation.expressions import (
     minimum,
     select,
 )
-from ..notation.loops import (
+from ..kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -28,7 +29,8 @@ from ..notation.loops import (
     assign,
     update,
 )
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.tensor_types import I1, I32, I64, TensorType
 from .cvm_operator import CvmOperator, i32
 
 ID, SCORE, LEFT, TOP, RIGHT, BOTTOM = range(6)  # the columns of a row
@@ -37,10 +39,12 @@ MOST = 2**63 - 1  # of an i64: attributes beyond it mean the same
 
 @operator
 class GetValidCount(CvmOperator[T]):
-    """valid_count[b] = card{q ∈ [0, N) | X[b, q, 1] > score_threshold}   (Vision Operators, get_valid_count)
+    """valid_count[b] = card{q ∈ [0, N) | X[b, q, 1] > score_threshold}   (Vision Operators,
+    get_valid_count)
 
-    Y[b, idx, k] = X[b, n, k] where X[b, n, 1] > score_threshold, idx = card{q ∈ [0, n) | X[b, q, 1] > score_threshold}.
-    The rows from valid_count[b] on are -1."""
+    Y[b, idx, k] = X[b, n, k] where X[b, n, 1] > score_threshold, idx = card{q ∈ [0, n) | X[b, q, 1]
+    > score_threshold}. The rows from valid_count[b] on are -1.
+    """
 
     x: T  # (B, N, K): rows of an identifier, a score, and more
     score_threshold: int = 0
@@ -90,15 +94,18 @@ def fill(y: Tensor, b: Expr, start: Expr) -> Statement:
 
 @operator
 class NonMaxSuppression(CvmOperator[T]):
-    """Y[b, n, :] = R[b, IDX(n), :] for n < min{T, MOS, card{U}}, else -1   (Vision Operators, non_max_suppression)
+    """Y[b, n, :] = R[b, IDX(n), :] for n < min{T, MOS, card{U}}, else -1   (Vision Operators,
+    non_max_suppression)
 
-    R are the first T = max{min(N, valid_count[b]), 0} rows of X[b], by descending score, equal ones in their order.
-    U = {p ∈ [0, min{TK, T}) | R[b, p, 0] ≥ 0 ∧ iou(p, q) < iou_threshold, ∀ q ∈ U ∧ q < p}, and IDX enumerates it.
-    TK and MOS are top_k and max_output_size, negative ones meaning +∞.
+    R are the first T = max{min(N, valid_count[b]), 0} rows of X[b], by descending score, equal ones
+    in their order. U = {p ∈ [0, min{TK, T}) | R[b, p, 0] ≥ 0 ∧ iou(p, q) < iou_threshold, ∀ q ∈ U ∧
+    q < p}, and IDX enumerates it. TK and MOS are top_k and max_output_size, negative ones meaning
+    +∞.
 
-    iou is 0 for different classes unless force_suppress is true, else OLR in percent: ⌊100 · o / u⌋, o and u being the
-    areas of intersection and union, or 0 where the sum of the two areas or u is not positive. Differences of
-    coordinates wrap modulo 2^32 and areas modulo 2^64; where 100 · o exceeds 2^63 - 1, OLR is ⌊o / max(1, ⌊u / 100⌋)⌋.
+    iou is 0 for different classes unless force_suppress is true, else OLR in percent: ⌊100 · o /
+    u⌋, o and u being the areas of intersection and union, or 0 where the sum of the two areas or u
+    is not positive. Differences of coordinates wrap modulo 2^32 and areas modulo 2^64; where 100 ·
+    o exceeds 2^63 - 1, OLR is ⌊o / max(1, ⌊u / 100⌋)⌋.
     """
 
     x: T  # (B, N, 6): class, score, left, top, right, bottom
@@ -164,7 +171,9 @@ class NonMaxSuppression(CvmOperator[T]):
     def _place(
         self: "NonMaxSuppression[Tensor]", order: Tensor, b: Expr, i: Expr, t: Expr
     ) -> Block:
-        """Row i's place in R: as many rows go before it as have a larger score, or an equal one and stand before it."""
+        """Row i's place in R: as many rows go before it as have a larger score, or an equal one and
+        stand before it.
+        """
         (j,) = indices("j", (self.x.shape[1],))
         place = accumulator("place", I64)
         mine, other = self.x[b, i, SCORE], self.x[b, j, SCORE]

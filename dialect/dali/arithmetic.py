@@ -1,12 +1,13 @@
-"""DALI's arithmetic and shifts: integers wrap modulo 2^width, floats follow IEEE 754, each operator rounds once, in its type."""
+"""DALI's arithmetic and shifts: integers wrap modulo 2^width, floats follow IEEE 754, each operator
+rounds once, in its type.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     BY_ZERO,
     Expr,
     apply,
@@ -16,8 +17,9 @@ from ..notation.expressions import (
     minimum,
     select,
 )
-from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, Unmet, operator
+from ..kernel_ir.scalar_functions import SCALARS
+from ..spec.operator import T, Unmet, operator
+from ..types.tensor_types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
 from .pointwise import Binary, Pointwise, Unary, supported
 from .promotion import SUPPORTED
 
@@ -66,7 +68,8 @@ class Mul(Binary[T], kind="product", symbol="*"):
 class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
     """The quotient of integers truncated toward zero; of floats a / b, not truncated.
 
-    An integer divisor of zero is an error when the program runs; INT_MIN // -1 is INT_MIN."""
+    An integer divisor of zero is an error when the program runs; INT_MIN // -1 is INT_MIN.
+    """
 
     derivative = "true_div"
 
@@ -80,9 +83,11 @@ class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
 
 @operator
 class Mod(Binary[T], kind="arithmetic", symbol="%"):
-    """C's remainder, with the sign of the dividend: fmod of floats, computed in f64 unless all operands are f32.
+    """C's remainder, with the sign of the dividend: fmod of floats, computed in f64 unless all
+    operands are f32.
 
-    An integer divisor of zero is an error when the program runs; INT_MIN % -1 is 0."""
+    An integer divisor of zero is an error when the program runs; INT_MIN % -1 is 0.
+    """
 
     def gradient(self, g: Any, operands: Any, y: Any) -> Any:
         a, b = operands
@@ -125,7 +130,9 @@ class Power(Binary[T]):
 
 @operator
 class Pow(Power[T], kind="arithmetic", symbol="**"):
-    """a to the power of b: modulo 2^width for integers, 0 where b is negative, 0 ** 0 being 1; C's pow for floats."""
+    """a to the power of b: modulo 2^width for integers, 0 where b is negative, 0 ** 0 being 1; C's
+    pow for floats.
+    """
 
 
 @operator
@@ -135,7 +142,9 @@ class Fpow(Power[T], kind="quotient"):
 
 @operator
 class Clamp(Pointwise[T], kind="arithmetic"):
-    """low if x < low, else high if x > high, else x: high where low > high. NaN stays; a bound that is NaN is none."""
+    """low if x < low, else high if x > high, else x: high where low > high. NaN stays; a bound that
+    is NaN is none.
+    """
 
     x: T
     low: T

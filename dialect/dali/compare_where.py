@@ -1,4 +1,6 @@
-"""DALI's comparisons and choice. Integers of any signedness compare exactly, an integer with a float in the float's type."""
+"""DALI's comparisons and choice. Integers of any signedness compare exactly, an integer with a
+float in the float's type.
+"""
 
 import operator as python
 from collections.abc import Callable
@@ -7,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.cast_arrays import converted
-from ..ir.types import BY_DTYPE
-from ..notation.expressions import Expr, compare
-from ..spec.op import T, operator
+from ..kernel_ir.expressions import Expr, compare
+from ..spec.operator import T, operator
+from ..types.cast_arrays import converted
+from ..types.tensor_types import BY_DTYPE
 from .pointwise import Binary, Pointwise
 from .promotion import promote
 
@@ -36,8 +38,14 @@ class Comparison(Binary[T]):
         return compare(self.scalar, a, b, promote(a.type, b.type))
 
 
-for _name, _symbol, _text in (("eq", "==", "a = b"), ("ne", "!=", "a ≠ b"), ("lt", "<", "a < b"),
-    ("le", "<=", "a ≤ b"), ("gt", ">", "a > b"), ("ge", ">=", "a ≥ b")):  # fmt: skip
+for _name, _symbol, _text in (
+    ("eq", "==", "a = b"),
+    ("ne", "!=", "a ≠ b"),
+    ("lt", "<", "a < b"),
+    ("le", "<=", "a ≤ b"),
+    ("gt", ">", "a > b"),
+    ("ge", ">=", "a ≥ b"),
+):
     _members = {
         "__doc__": _text,
         "__module__": __name__,

@@ -1,13 +1,16 @@
-"""DALI's operators that are scalar functions. Mathematical ones: f64 of f64, f32 of everything else, within 2 ulp."""
+"""DALI's operators that are scalar functions. Mathematical ones: f64 of f64, f32 of everything
+else, within 2 ulp.
+"""
 
 from typing import Any
 
-from ..notation.expressions import Expr, apply
-from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, operator
+from ..kernel_ir.expressions import Expr, apply
+from ..kernel_ir.scalar_functions import SCALARS
+from ..spec.operator import T, operator
 from .pointwise import Binary, Unary
 
-# the scalar function, the operator's name where it differs, kind, symbol, and Theano's operation of the same derivative
+# the scalar function, the operator's name where it differs, kind, symbol, and Theano's operation of
+# the same derivative
 FUNCTIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("neg", "", "sign", "-", "neg", "-x, in x's type: of unsigned integers, too, modulo 2^width."),
     ("add", "", "arithmetic", "+", "add", "a + b"),
@@ -19,7 +22,14 @@ FUNCTIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("or", "", "bitwise", "|", "", "The bits set in a or b."),
     ("xor", "", "bitwise", "^", "", "The bits set in one of a and b."),
     ("not", "", "bitwise", "~", "", "The bits not set in x, in x's type; of i1 its negation."),
-    ("sqrt", "", "function", "", "sqrt", "The square root, rounded once; of less than -0.0 it is NaN."),
+    (
+        "sqrt",
+        "",
+        "function",
+        "",
+        "sqrt",
+        "The square root, rounded once; of less than -0.0 it is NaN.",
+    ),
     ("cbrt", "", "function", "", "", "The real cube root, with the sign of x."),
     ("exp", "", "function", "", "exp", "e to the power of x."),
     ("log", "", "function", "", "log", "The natural logarithm: -inf of zero, NaN below."),
@@ -30,7 +40,14 @@ FUNCTIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("sin", "", "function", "", "sin", "The sine of x in radians."),
     ("cos", "", "function", "", "cos", "The cosine of x in radians."),
     ("tan", "", "function", "", "tan", "The tangent of x in radians."),
-    ("asin", "", "function", "", "arcsin", "The inverse of sin in [-π/2, π/2]; NaN outside [-1, 1]."),
+    (
+        "asin",
+        "",
+        "function",
+        "",
+        "arcsin",
+        "The inverse of sin in [-π/2, π/2]; NaN outside [-1, 1].",
+    ),
     ("acos", "", "function", "", "arccos", "The inverse of cos in [0, π]; NaN outside [-1, 1]."),
     ("atan", "", "function", "", "arctan", "The inverse of tan in [-π/2, π/2]."),
     ("sinh", "", "function", "", "sinh", "(exp(x) - exp(-x)) / 2"),
@@ -40,8 +57,15 @@ FUNCTIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("acosh", "", "function", "", "arccosh", "The inverse of cosh in [0, inf]; NaN below 1."),
     ("atanh", "", "function", "", "arctanh", "The inverse of tanh; NaN outside [-1, 1]."),
     ("abs", "fabs", "function", "", "abs_", "x without its sign, as a float."),
-    ("atan2", "", "quotient", "", "arctan2", "The angle of the point (b, a) in [-π, π], in all four quadrants: C's atan2(a, b)."),
-)  # fmt: skip
+    (
+        "atan2",
+        "",
+        "quotient",
+        "",
+        "arctan2",
+        "The angle of the point (b, a) in [-π, π], in all four quadrants: C's atan2(a, b).",
+    ),
+)
 # gradients of those whose derivative no operation of Theano has
 GRADIENTS = {
     "min": lambda self, g, operands, y: g.switched(operands[0].scalar("lt", operands[1])),

@@ -1,4 +1,6 @@
-"""Common parts of the dialect's operators: promotion of element types, and NumPy's broadcasting with DALI's limit."""
+"""Common parts of the dialect's operators: promotion of element types, and NumPy's broadcasting
+with DALI's limit.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.cast_arrays import converted
-from ..ir.sizes import Shape
-from ..ir.types import BY_DTYPE, ElementType, TensorType
-from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast
-from ..notation.scalar_functions import SCALARS
+from ..kernel_ir.expressions import Element, Expr, Tensor, apply, axes, cast
+from ..kernel_ir.scalar_functions import SCALARS
 from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
-from ..spec.op import C, Operator, T, snake_case
+from ..spec.operator import C, Operator, T, snake_case
+from ..types.cast_arrays import converted
+from ..types.sizes import Shape
+from ..types.tensor_types import BY_DTYPE, ElementType, TensorType
 from .promotion import RULES, SUPPORTED, Rule
 
 MOST_GROUPS = 6
@@ -23,8 +25,10 @@ MOST_GROUPS = 6
 class Pointwise(Operator[T]):
     """Y[i...] = f of the operands at i..., each repeated along the axes where its size is 1.
 
-    Operands are cast to the working type (by default the result's), in which f is computed. A subclass that is no scalar
-    function defines f twice: `exact` over arrays and `formula` over elements."""
+    Operands are cast to the working type (by default the result's), in which f is computed. A
+    subclass that is no scalar
+    function defines f twice: `exact` over arrays and `formula` over elements.
+    """
 
     names: ClassVar[tuple[str, ...]] = ()
     rule: ClassVar[Rule]  # of element types
@@ -86,7 +90,9 @@ class Pointwise(Operator[T]):
         return [None if d is None else d.gathered(o) for d, o in zip(found, given, strict=True)]
 
     def gradient(self, g: Any, operands: Any, y: Any) -> Any:
-        """The cotangents of operands of the result's type and shape; by default those of Theano's `derivative`."""
+        """The cotangents of operands of the result's type and shape; by default those of Theano's
+        `derivative`.
+        """
         if not self.derivative:
             raise NotImplementedError(self.name)
         return g.gradient_of(self.derivative, operands, y)
@@ -126,7 +132,9 @@ _TYPES = ", ".join(e.name for e in SUPPORTED)
 
 
 def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...]:
-    """The dialect's constraints on operands of these names; a rule without a condition has no number."""
+    """The dialect's constraints on operands of these names; a rule without a condition has no
+    number.
+    """
     found = [supported(names)]
     if rule.takes:
         all_are = f"{_each('element', names)} {'is' if len(names) == 1 else 'are'}"
@@ -136,7 +144,10 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
         shapes = _each("shape", names)
         text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
         found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
-        text = f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1"
+        text = (
+            f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which "
+            "operands have size 1"
+        )
         found += [
             C(
                 4,
@@ -176,6 +187,8 @@ def broadcastable(*shapes: Shape) -> bool:
 
 
 def groups(*shapes: Shape) -> int:
-    """The number of runs of axes on which the same operands have size 1, without axes where all have."""
+    """The number of runs of axes on which the same operands have size 1, without axes where all
+    have.
+    """
     repeats = [tuple(dim == 1 for dim in dims) for dims in aligned(*shapes)]
     return sum(1 for _ in groupby(r for r in repeats if not all(r)))

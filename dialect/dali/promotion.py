@@ -1,10 +1,12 @@
-"""DALI's type promotion: a table of pairs, and for each kind of operator its operand and result types."""
+"""DALI's type promotion: a table of pairs, and for each kind of operator its operand and result
+types.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
-from ..ir.types import ELEMENT_TYPES, F32, F64, I1, ElementType
+from ..types.tensor_types import ELEMENT_TYPES, F32, F64, I1, ElementType
 
 _TABLE = """
          i1    ui8   ui16  ui32  ui64  i8    i16   i32   i64   f32   f64
@@ -52,8 +54,9 @@ def floating(*elements: ElementType) -> ElementType:
 class Rule:
     """The element types of a kind of operator, beyond SUPPORTED, and the type of its result.
 
-    `takes` is in words: {all} stands for `element(a), element(b) are`, {every} for `all` with several operands, and
-    {symbol} for the operator's symbol."""
+    `takes` is in words: {all} stands for `element(a), element(b) are`, {every} for `all` with
+    several operands, and {symbol} for the operator's symbol.
+    """
 
     gives: str
     result: Callable[..., ElementType]

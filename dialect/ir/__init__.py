@@ -1,3 +1,6 @@
-"""The base of programs: types, sizes, attributes, literals, constants, source locations and diagnostics.
+"""Programs: modules, functions and operations, their text, their construction and their
+verification.
 
-No operators. Read `diagnostics` (locations and errors), `sizes`, `types`, `attributes`, `literals`."""
+Read `module`, then `verify`, which types a program, `deferred_checks` for unknown sizes, `printer`
+and `builder`.
+"""

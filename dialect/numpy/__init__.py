@@ -1,4 +1,6 @@
-"""NumPy's universal functions: element types by NumPy 2's promotion, values as NumPy computes them on x86-64."""
+"""NumPy's universal functions: element types by NumPy 2's promotion, values as NumPy computes them
+on x86-64.
+"""
 
 from . import (  # noqa: F401
     arithmetic,

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..ir.types import F32, F64, I32, I64, UI8, UI64
-from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
+from ..kernel_ir.expressions import Check, Expr, apply, cast, constant, integer_power, select
 from ..theano.complex_arithmetic import INF, Z, absolute, choose, inv, is_inf
 from ..theano.complex_functions import exp, log
 from ..theano.scalar_op import SCALAR_OPS
+from ..types.tensor_types import F32, F64, I32, I64, UI8, UI64
 from .astype_formula import cast_like_numpy
 from .ufunc_table import UFUNCS, Formula, complex_or, row
 
@@ -58,7 +58,9 @@ def _reciprocal(x: Expr) -> Expr:
 
 
 def _complex_power(x: Expr, y: Expr) -> Expr:
-    """Whole powers below 100 by products, others by C's exp(w log z); each step is rounded to the parts' type."""
+    """Whole powers below 100 by products, others by C's exp(w log z); each step is rounded to the
+    parts' type.
+    """
     z, w = Z.parts(x), Z.parts(y)
     part, size = z.re.type, apply("abs", w.re)
     one, none = Z(_one(z.re), _zero(z.re)), z.re.eq(0) & z.im.eq(0) & (w.re.ne(0) | w.im.ne(0))
@@ -78,7 +80,9 @@ def _complex_power(x: Expr, y: Expr) -> Expr:
 
 
 def _product_of_c(a: Z, b: Z) -> Z:
-    """The product by Annex G of C: of infinite factors it is infinite, where the formula gives NaN in both parts."""
+    """The product by Annex G of C: of infinite factors it is infinite, where the formula gives NaN
+    in both parts.
+    """
     found, again = a * b, (_direction(a) * _direction(b)).times(INF)
     return choose(
         found.re.ne(found.re) & found.im.ne(found.im) & (is_inf(a) | is_inf(b)), again, found
@@ -167,8 +171,13 @@ row("floor_divide", _by_kind(_by_zero_is_zero("floordiv"), _theano_int_div), gra
 row("remainder", _by_kind(_by_zero_is_zero("floormod"), _theano_mod), gradient="mod")
 row("fmod", _by_kind(_by_zero_is_zero("rem"), lambda x, y: apply("rem", x, y)))
 for _name in ("power", "float_power"):
-    row(_name, lambda x, y: (_complex_power if x.type.kind == "complex" else _power)(x, y), gradient="pow", ulps=2,
-        takes_complex=True)  # fmt: skip
+    row(
+        _name,
+        lambda x, y: (_complex_power if x.type.kind == "complex" else _power)(x, y),
+        gradient="pow",
+        ulps=2,
+        takes_complex=True,
+    )
 UFUNCS["scalar_power"] = replace(  # NumPy's loop for one exponent: 0.5 takes the root
     UFUNCS["power"],
     name="scalar_power",
@@ -186,10 +195,20 @@ _rint = complex_or(
     lambda x: apply("rint", x), lambda z: Z(apply("rint", z.re), apply("rint", z.im))
 )
 row("rint", _rint, gradient="round_half_to_even", takes_complex=True)
-row("deg2rad", lambda x: x * constant(np.float32(np.pi) / np.float32(180) if x.type is F32 else np.pi / 180, x.type),
-    gradient="deg2rad")  # fmt: skip
-row("rad2deg", lambda x: x * constant(np.float32(180) / np.float32(np.pi) if x.type is F32 else 180 / np.pi, x.type),
-    gradient="rad2deg")  # fmt: skip
+row(
+    "deg2rad",
+    lambda x: (
+        x * constant(np.float32(np.pi) / np.float32(180) if x.type is F32 else np.pi / 180, x.type)
+    ),
+    gradient="deg2rad",
+)
+row(
+    "rad2deg",
+    lambda x: (
+        x * constant(np.float32(180) / np.float32(np.pi) if x.type is F32 else 180 / np.pi, x.type)
+    ),
+    gradient="rad2deg",
+)
 row("left_shift", _shift_left)
 row("right_shift", _shift_right)
 row("bitwise_count", _bitwise_count)

@@ -1,15 +1,16 @@
 """Conversions between element types as NumPy makes them on x86-64, where C leaves the value open.
 
-A float that is NaN or too large for an integer becomes the least i32 (for types of up to 32 bits but ui32, of which the
-low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's vector loops give other values for ui32 than
-its scalar loops; these are the scalar ones."""
+A float that is NaN or too large for an integer becomes the least i32 (for types of up to 32 bits
+but ui32, of which the low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's
+vector loops give other values for ui32 than its scalar loops; these are the scalar ones.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import BF16, BY_DTYPE, F32, F64, I32, I64, UI32, UI64, ElementType
-from ..notation.expressions import Expr, cast, constant, select
+from ..kernel_ir.expressions import Expr, cast, constant, select
+from ..types.tensor_types import BF16, BY_DTYPE, F32, F64, I32, I64, UI32, UI64, ElementType
 
 
 def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
@@ -60,7 +61,9 @@ def _all_truncated(x: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 def _truncated(x: Expr, element: ElementType) -> Expr:
-    """cvttss2si and cvttsd2si: truncation toward zero, the least integer where that does not fit."""
+    """cvttss2si and cvttsd2si: truncation toward zero, the least integer where that does not
+    fit.
+    """
     low, high = element.limits
     inside = (x < float(high + 1)) & (
         (x >= float(low)) if element is I64 or x.type is F32 else x > float(low - 1)

@@ -1,14 +1,16 @@
-"""`numpy.elementwise`: a universal function of NumPy on tensors, with NumPy's broadcasting and promotion."""
+"""`numpy.elementwise`: a universal function of NumPy on tensors, with NumPy's broadcasting and
+promotion.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import BF16, BY_DTYPE, ElementType, TensorType, compute_type
-from ..spec.op import C, T, Unmet, operator
+from ..spec.operator import C, T, Unmet, operator
 from ..theano.dimensions import sizes_agree
 from ..theano.elemwise import Broadcasting
 from ..theano.scalar_op import SCALAR_OPS
+from ..types.tensor_types import BF16, BY_DTYPE, ElementType, TensorType, compute_type
 from .arithmetic import NEGATIVE_POWER
 from .logical_where_astype import astype, in_range
 from .ufunc_table import UFUNCS, Ufunc
@@ -18,23 +20,44 @@ TO_ELEMENT = {"astype": astype, "in_range": in_range}
 
 @operator
 class Elementwise(Broadcasting[T]):
-    """Y[d...] = ufunc of the operands at d..., in the element types that NumPy's promotion gives.   (NumPy 2, ufuncs)
+    """Y[d...] = ufunc of the operands at d..., in the element types that NumPy's promotion gives.
+    (NumPy 2, ufuncs)
 
-    Operands of lower rank are completed on the left, and repeated along the dimensions that their type says are 1.
-    `astype` converts to the element type `dtype` as ndarray.astype does; `in_range` does so with integers that must fit.
-    `scalar_power` is NumPy's power of f32 and f64 with one exponent for all elements, of which 0.5 takes the root.
-    Integers wrap modulo 2^width, and division by an integer zero gives 0. Floats are rounded once."""
+    Operands of lower rank are completed on the left, and repeated along the dimensions that their
+    type says are 1. `astype` converts to the element type `dtype` as ndarray.astype does;
+    `in_range` does so with integers that must fit. `scalar_power` is NumPy's power of f32 and f64
+    with one exponent for all elements, of which 0.5 takes the root. Integers wrap modulo 2^width,
+    and division by an integer zero gives 0. Floats are rounded once.
+    """
 
     ufunc: str
     dtype: ElementType | None = None
 
     constraints = (
-        C(1, "ufunc is a universal function of NumPy that has a formula", lambda o: o.ufunc in UFUNCS or o.ufunc in TO_ELEMENT, "ufunc", UFUNCS),
-        C(2, "dtype is given for astype and in_range, and only there", lambda o: (o.dtype is None) == (o.ufunc not in TO_ELEMENT)),
+        C(
+            1,
+            "ufunc is a universal function of NumPy that has a formula",
+            lambda o: o.ufunc in UFUNCS or o.ufunc in TO_ELEMENT,
+            "ufunc",
+            UFUNCS,
+        ),
+        C(
+            2,
+            "dtype is given for astype and in_range, and only there",
+            lambda o: (o.dtype is None) == (o.ufunc not in TO_ELEMENT),
+        ),
         C(3, "operands = arity of ufunc", lambda o: len(o.xs) == o.op.arity),
-        C(4, "NumPy has a loop of ufunc for elements", lambda o: o.op.loop(tuple(x.element for x in o.xs)) is not None),
-        C(5, "sizes that meet are equal, or declared to be 1", lambda o: sizes_agree(*(x.shape for x in o.xs))),
-    )  # fmt: skip
+        C(
+            4,
+            "NumPy has a loop of ufunc for elements",
+            lambda o: o.op.loop(tuple(x.element for x in o.xs)) is not None,
+        ),
+        C(
+            5,
+            "sizes that meet are equal, or declared to be 1",
+            lambda o: sizes_agree(*(x.shape for x in o.xs)),
+        ),
+    )
     example = '%z = %x, %y {ufunc = "floor_divide"}', "%x: 2x3xi64, %y: 3xi8", "2x3xi64"
 
     @property

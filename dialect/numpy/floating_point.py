@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..ir.types import BF16, F16, F32, F64, I16, I32, I64
-from ..notation.expressions import Bitcast, Expr, apply, cast, constant, select
+from ..kernel_ir.expressions import Bitcast, Expr, apply, cast, constant, select
+from ..types.tensor_types import BF16, F16, F32, F64, I16, I32, I64
 from .ufunc_table import row, row_of_result
 
 _BITS = {F16: I16, BF16: I16, F32: I32, F64: I64}
@@ -66,7 +66,9 @@ def _ldexp(x: Expr, n: Expr) -> Expr:
 
 
 def _scaled(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Bits of a normal number with the fraction of x, how far its exponent is off, and whether x has an exponent at all."""
+    """Bits of a normal number with the fraction of x, how far its exponent is off, and whether x
+    has an exponent at all.
+    """
     mantissa = _MANTISSA[x.type]
     small = apply("abs", x) < constant(float(np.finfo(x.type.dtype).tiny), x.type)
     normal = select(small, x * constant(2.0**mantissa * 4, x.type), x)

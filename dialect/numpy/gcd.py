@@ -4,25 +4,31 @@ import math
 
 import numpy as np
 
-from ..ir.types import ELEMENT_TYPES, ElementType
-from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
-from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
+from ..kernel_ir.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
+from ..kernel_ir.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, Operator, T, operator
+from ..spec.operator import C, Operator, T, operator
+from ..types.tensor_types import ELEMENT_TYPES, ElementType
 
 
 @operator
 class Gcd(Operator[T]):
-    """Z[d...] = the greatest common divisor of X[d...] and Y[d...], that of 0 and 0 being 0; modulo 2^width.   (NumPy 2, gcd)"""
+    """Z[d...] = the greatest common divisor of X[d...] and Y[d...], that of 0 and 0 being 0; modulo
+    2^width.   (NumPy 2, gcd)
+    """
 
     x: T
     y: T
 
     constraints = (
-        C(1, "element(x) = element(y), an integer type", lambda o: o.x.element is o.y.element and o.x.element.is_integer),
+        C(
+            1,
+            "element(x) = element(y), an integer type",
+            lambda o: o.x.element is o.y.element and o.x.element.is_integer,
+        ),
         C(2, "rank(x) = rank(y)", lambda o: len(o.x.array_shape) == len(o.y.array_shape)),
         C(3, "shape(x) = shape(y)", lambda o: same_shape(o.x.array_shape, o.y.array_shape)),
-    )  # fmt: skip
+    )
     example = "%z = %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32"
 
     def reference(self: "Gcd[np.ndarray]") -> np.ndarray:

@@ -1,12 +1,14 @@
-"""Functions that choose, test and convert elements: logical ufuncs, maxima that ignore NaN, `where` and `astype`."""
+"""Functions that choose, test and convert elements: logical ufuncs, maxima that ignore NaN, `where`
+and `astype`.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import I1, ElementType, promoted
-from ..notation.expressions import Check, Expr, apply, cast, constant, select
+from ..kernel_ir.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.complex_arithmetic import INF, choose, is_nan, less_equal
+from ..types.tensor_types import I1, ElementType, promoted
 from .astype_formula import arrays_like_numpy, cast_like_numpy
 from .ufunc_table import UFUNCS, Ufunc, complex_or, row
 
@@ -90,7 +92,9 @@ def astype(element: ElementType) -> Ufunc:
 
 
 def in_range(element: ElementType) -> Ufunc:
-    """The conversion of a Python integer, which must be in the range of an integer element type (NEP 50)."""
+    """The conversion of a Python integer, which must be in the range of an integer element type
+    (NEP 50).
+    """
     if not element.is_integer:
         return astype(element)
     low, high = element.limits

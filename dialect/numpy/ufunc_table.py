@@ -1,4 +1,6 @@
-"""A universal function of NumPy, as a row of one table: its NumPy function, the formula of an element and a derivative."""
+"""A universal function of NumPy, as a row of one table: its NumPy function, the formula of an
+element and a derivative.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, ElementType, compute_type
-from ..notation.expressions import Expr
+from ..kernel_ir.expressions import Expr
 from ..theano.complex_arithmetic import Z
+from ..types.tensor_types import BY_DTYPE, ElementType, compute_type
 from .astype_formula import cast_like_numpy
 
 Formula = Callable[..., Expr]
@@ -17,10 +19,13 @@ Formula = Callable[..., Expr]
 
 @dataclass(frozen=True)
 class Ufunc:
-    """One row. `numpy` is the function itself, `ufunc` what says its types; of several results this is result `result`.
+    """One row. `numpy` is the function itself, `ufunc` what says its types; of several results this
+    is result `result`.
 
-    `formula` takes expressions of the loop's element types (f16 and bf16 as f32) and gives the result's element. `types` replaces
-    NumPy's own resolution for functions that are no ufuncs. `ulps` bounds the distance from NumPy's result."""
+    `formula` takes expressions of the loop's element types (f16 and bf16 as f32) and gives the
+    result's element. `types` replaces NumPy's own resolution for functions that are no ufuncs.
+    `ulps` bounds the distance from NumPy's result.
+    """
 
     name: str
     arity: int
@@ -35,7 +40,9 @@ class Ufunc:
     types: Callable[..., tuple[ElementType, ...] | None] | None = None
 
     def loop(self, elements: tuple[ElementType, ...]) -> tuple[ElementType, ...] | None:
-        """The element types that operands are converted to, and the result's; None where NumPy has no loop for these."""
+        """The element types that operands are converted to, and the result's; None where NumPy has
+        no loop for these.
+        """
         found = (
             self.types(*elements)
             if self.types is not None
@@ -58,7 +65,9 @@ class Ufunc:
 def resolved(
     ufunc: np.ufunc | None, result: int, elements: tuple[ElementType, ...]
 ) -> tuple[ElementType, ...] | None:
-    """The element types of the operands and of one result in the loop that NumPy chooses; None where there is none."""
+    """The element types of the operands and of one result in the loop that NumPy chooses; None
+    where there is none.
+    """
     assert ufunc is not None
     try:
         dtypes = ufunc.resolve_dtypes((*(e.dtype for e in elements), *(None,) * ufunc.nout))

@@ -1,3 +1,11 @@
-"""Quantised operators: integers that stand for (q - zero point) * scale, with every rounding declared."""
+"""Quantised operators: integers that stand for (q - zero point) * scale, with every rounding
+declared.
+"""
 
-from . import clz_reciprocal, contractions, elementwise, pooling, requantize  # noqa: F401
+from . import (
+    contractions,
+    elementwise,
+    fixed_point_reciprocal as clz_reciprocal,
+    pooling,
+    requantize,
+)

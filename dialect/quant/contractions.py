@@ -1,6 +1,8 @@
-"""Sums of products of quantised numbers less their zero points: convolutions, dense layers and products of matrices.
+"""Sums of products of quantised numbers less their zero points: convolutions, dense layers and
+products of matrices.
 
-Each gives accumulators; `quant.requantize` makes quantised numbers of these."""
+Each gives accumulators; `quant.requantize` makes quantised numbers of these.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim
-from ..ir.types import I32, I64, ElementType, TensorType, element_of
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     Element,
     Expr,
     Tensor,
@@ -23,10 +23,12 @@ from ..notation.expressions import (
     total,
     when,
 )
-from ..notation.index_bounds import inside
-from ..notation.reference_functions import convolved
+from ..kernel_ir.index_bounds import inside
+from ..kernel_ir.scalar_references import convolved
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.sizes import Dim
+from ..types.tensor_types import I32, I64, ElementType, TensorType, element_of
 from .quant_operator import QuantOperator, along_axis, parameter, quantised
 
 MOST = 4096  # of strides, dilations and paddings
@@ -66,7 +68,9 @@ class Contraction(QuantOperator[T]):
         return found if self.bias is None else found + self.bias[channel]
 
     def wrapped(self: Any, sums: np.ndarray) -> np.ndarray:
-        """Exact sums, whose last axis is that of the channels, with the bias, modulo 2 to the power of the accumulator's width."""
+        """Exact sums, whose last axis is that of the channels, with the bias, modulo 2 to the power
+        of the accumulator's width.
+        """
         return np.asarray(sums if self.bias is None else sums + self.bias).astype(self.acc.dtype)
 
 
@@ -120,7 +124,9 @@ class Windowed(Contraction[T]):
         return tuple(shape[n] for n in LAYOUTS[self.layout])
 
     def placed(self: Any, *nchw: Any) -> tuple[Any, ...]:
-        """The same in the order of the layout; kernels have output channels in the place of the batch."""
+        """The same in the order of the layout; kernels have output channels in the place of the
+        batch.
+        """
         return tuple(
             value
             for _, value in sorted(zip(LAYOUTS[self.layout], nchw, strict=True), key=lambda v: v[0])
@@ -143,7 +149,9 @@ class Windowed(Contraction[T]):
     def position(
         self: Any, windows: tuple[Expr, ...], kernel: tuple[Expr, ...]
     ) -> tuple[list[Expr], Expr | bool]:
-        """The input row and column of a window at a kernel position, and the condition that they are inside the input."""
+        """The input row and column of a window at a kernel position, and the condition that they
+        are inside the input.
+        """
         found, conditions = list[Expr](), list[Expr | bool]()
         for axis, (p, k) in enumerate(zip(windows, kernel, strict=True)):
             found.append(p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis])
@@ -179,12 +187,14 @@ class Convolution(Weighted[T]):
 
 @operator
 class Conv2d(Convolution[T], Windowed[T]):
-    """Y[n, p, q, oc] = Σ_ic Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, g * IC + ic) * V[oc, ki, kj, ic] + bias[oc]
+    """Y[n, p, q, oc] = Σ_ic Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, g * IC +
+    ic) * V[oc, ki, kj, ic] + bias[oc]
 
     pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
     V[oc, ki, kj, ic] = W[oc, ki, kj, ic] - w_zero_point[oc],  g = oc ÷ (OC / groups)
 
-    modulo 2 to the power of the accumulator's width. In the layout NCHW, the axes are those of X[n, c, h, w], W[oc, ic, ki, kj]
+    modulo 2 to the power of the accumulator's width. In the layout NCHW, the axes are those of X[n,
+    c, h, w], W[oc, ic, ki, kj]
     and Y[n, oc, p, q]. padding is [PT, PL, PB, PR]: before and after the rows and columns.   (TOSA CONV2D; ONNX ConvInteger)
     """
 
@@ -247,12 +257,14 @@ class Conv2d(Convolution[T], Windowed[T]):
 
 @operator
 class DepthwiseConv2d(Convolution[T], Windowed[T]):
-    """Y[n, p, q, c * M + m] = Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, c) * V[ki, kj, c, m] + bias[c * M + m]
+    """Y[n, p, q, c * M + m] = Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, c) *
+    V[ki, kj, c, m] + bias[c * M + m]
 
     pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
     V[ki, kj, c, m] = W[ki, kj, c, m] - w_zero_point[c * M + m]
 
-    modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA DEPTHWISE_CONV2D)"""
+    modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA DEPTHWISE_CONV2D)
+    """
 
     dilation: tuple[int, int] = (1, 1)  # DH, DW
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
@@ -292,9 +304,11 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
 
 @operator
 class TransposeConv2d(Convolution[T]):
-    """Y[n, p, q, oc] = Σ (X[n, h, w, ic] - x_zero_point) * (W[oc, ki, kj, ic] - w_zero_point[oc]) + bias[oc]
+    """Y[n, p, q, oc] = Σ (X[n, h, w, ic] - x_zero_point) * (W[oc, ki, kj, ic] - w_zero_point[oc]) +
+    bias[oc]
 
-    over all ic, and all h, w, ki, kj with h * SH + ki = p + PT and w * SW + kj = q + PL, modulo 2 to the power of the
+    over all ic, and all h, w, ki, kj with h * SH + ki = p + PT and w * SW + kj = q + PL, modulo 2
+    to the power of the
     accumulator's width. There are (H - 1) * SH + KH - PT - PB rows, columns likewise.   (TOSA TRANSPOSE_CONV2D, out_pad = -padding)
     """
 
@@ -349,7 +363,9 @@ class TransposeConv2d(Convolution[T]):
 
 @operator
 class Dense(Weighted[T]):
-    """Y[m, n] = Σ_k (X[m, k] - x_zero_point) * (W[n, k] - w_zero_point[n]) + bias[n], modulo 2 to the accumulator's width"""
+    """Y[m, n] = Σ_k (X[m, k] - x_zero_point) * (W[n, k] - w_zero_point[n]) + bias[n], modulo 2 to
+    the accumulator's width
+    """
 
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
 
@@ -379,9 +395,11 @@ class Dense(Weighted[T]):
 
 @operator
 class BatchMatmul(Contraction[T]):
-    """Y[..., m, n] = Σ_k (A[..., m, k] - a_zero_point[m]) * (B[..., k, n] - b_zero_point[n]), modulo 2 to the accumulator's width
+    """Y[..., m, n] = Σ_k (A[..., m, k] - a_zero_point[m]) * (B[..., k, n] - b_zero_point[n]),
+    modulo 2 to the accumulator's width
 
-    The batches of A and B are equal, or B has none.   (TOSA MATMUL; ONNX MatMulInteger)"""
+    The batches of A and B are equal, or B has none.   (TOSA MATMUL; ONNX MatMulInteger)
+    """
 
     a: T  # (..., M, K)
     b: T  # (..., K, N) or (K, N)

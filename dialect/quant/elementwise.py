@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import I8, I16, I32, I64, ElementType, TensorType
-from ..notation.expressions import Element, Expr, Tensor, axes, cast, constant
+from ..kernel_ir.expressions import Element, Expr, Tensor, axes, cast, constant
 from ..spec.broadcasting import aligned as aligned_sizes, all_of, broadcast, fits, source
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.tensor_types import I8, I16, I32, I64, ElementType, TensorType
 from .quant_operator import QuantOperator, clamped, in_limits, quantised
 
 INTEGER_ROUNDINGS = ("single", "tosa_double", "tflite_double")
@@ -60,11 +60,27 @@ class Binary(QuantOperator[T]):
 
 CONSTRAINTS = (
     quantised(0, "x", "z"),
-    C(1, "shape(x) and shape(z) broadcast", lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in aligned_sizes(o.x.shape, o.z.shape))),
-    C(2, f"rounding in {{{', '.join(INTEGER_ROUNDINGS)}}}", lambda o: o.rounding in INTEGER_ROUNDINGS, at="rounding"),
-    C(3, "zero_points are those of x, z and y, in the limits of i32", lambda o: len(o.zero_points) == 3 and is_i32(*o.zero_points), at="zero_points"),
+    C(
+        1,
+        "shape(x) and shape(z) broadcast",
+        lambda o: all_of(
+            (lambda m=m, n=n: fits(m, n)) for m, n in aligned_sizes(o.x.shape, o.z.shape)
+        ),
+    ),
+    C(
+        2,
+        f"rounding in {{{', '.join(INTEGER_ROUNDINGS)}}}",
+        lambda o: o.rounding in INTEGER_ROUNDINGS,
+        at="rounding",
+    ),
+    C(
+        3,
+        "zero_points are those of x, z and y, in the limits of i32",
+        lambda o: len(o.zero_points) == 3 and is_i32(*o.zero_points),
+        at="zero_points",
+    ),
     in_limits(4),
-)  # fmt: skip
+)
 
 
 @operator
@@ -73,8 +89,10 @@ class Add(Binary[T]):
 
     a = round((X[d...] - zero_points[0]) * 2^left_shift, m1, s1),  b = round((Z[d...] - zero_points[1]) * 2^left_shift, m2, s2)
 
-    (m1, m2, m3) = multipliers, (s1, s2, s3) = shifts, and round as quant.requantize defines it; operands are repeated along axes of
-    size 1. With a negative m2 it is a difference.   (LiteRT's reference kernels of ADD and SUB)"""
+    (m1, m2, m3) = multipliers, (s1, s2, s3) = shifts, and round as quant.requantize defines it;
+    operands are repeated along axes of
+    size 1. With a negative m2 it is a difference.   (LiteRT's reference kernels of ADD and SUB)
+    """
 
     multipliers: tuple[int, ...]
     shifts: tuple[int, ...]
@@ -86,11 +104,18 @@ class Add(Binary[T]):
 
     constraints = (
         *CONSTRAINTS,
-        C(5, "three multipliers in the limits of i32 and three shifts in [0, 64)", lambda o: len(o.multipliers) == len(o.shifts) == 3 and are_scales(o.multipliers, o.shifts)),
+        C(
+            5,
+            "three multipliers in the limits of i32 and three shifts in [0, 64)",
+            lambda o: (
+                len(o.multipliers) == len(o.shifts) == 3 and are_scales(o.multipliers, o.shifts)
+            ),
+        ),
         C(6, "left_shift in [0, 32)", lambda o: 0 <= o.left_shift < 32, at="left_shift"),
-    )  # fmt: skip
+    )
     example = (
-        "%x, %z {zero_points = [1, -2, 3], multipliers = [1073741824, 1518500250, 1717986918], shifts = [31, 31, 49]}",
+        "%x, %z {zero_points = [1, -2, 3], multipliers = [1073741824, 1518500250, "
+        "1717986918], shifts = [31, 31, 49]}",
         "%x: 2x3xi8, %z: 3xi8",
         "2x3xi8",
     )
@@ -110,10 +135,12 @@ class Add(Binary[T]):
 
 @operator
 class Mul(Binary[T]):
-    """Y[d...] = clamp(round((X[d...] - zero_points[0]) * (Z[d...] - zero_points[1]), multiplier, shift) + zero_points[2], min, max)
+    """Y[d...] = clamp(round((X[d...] - zero_points[0]) * (Z[d...] - zero_points[1]), multiplier,
+    shift) + zero_points[2], min, max)
 
     of i32 modulo 2^32, with round as quant.requantize defines it; operands are repeated along axes of size 1.   (LiteRT's
-    reference kernel of MUL)"""
+    reference kernel of MUL)
+    """
 
     multiplier: int
     shift: int
@@ -151,13 +178,15 @@ INTERPOLATED = 513
 
 @operator
 class Table(QuantOperator[T]):
-    """Y[d...] = TABLE[X[d...] - n], n being the least number of X's type: one entry for each number.
+    """Y[d...] = TABLE[X[d...] - n], n being the least number of X's type: one entry for each
+    number.
 
     With `interpolate`, of i16, there is an entry for every 128 numbers and one more, and y is
 
       TABLE[k] * 128 + (TABLE[k + 1] - TABLE[k]) * (v mod 128),  v = X[d...] + 2^15,  k = v ÷ 128
 
-    in i32: 128 times the function's value.   (TOSA TABLE; LiteRT's look-up tables)"""
+    in i32: 128 times the function's value.   (TOSA TABLE; LiteRT's look-up tables)
+    """
 
     x: T
     table: T  # (2^bits,), with interpolate (513,)
@@ -168,8 +197,12 @@ class Table(QuantOperator[T]):
         quantised(0, "x"),
         C(1, "rank(table) = 1", lambda o: o.table.rank == 1),
         C(2, "dim(table, 0) = entries", lambda o: o.table.shape[0] == o.symbols["entries"](o)),
-        C(3, "element(x) = element(table) = i16 with interpolate", lambda o: not o.interpolate or o.x.element is o.table.element is I16),
-    )  # fmt: skip
+        C(
+            3,
+            "element(x) = element(table) = i16 with interpolate",
+            lambda o: not o.interpolate or o.x.element is o.table.element is I16,
+        ),
+    )
     example = "%x, %table", "%x: 2x3xi8, %table: 256xi8", "2x3xi8"
 
     def infer(self: "Table[TensorType]") -> TensorType:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..builtin.pad_slice_reshape import Padding
-from ..ir.sizes import Dim
-from ..ir.types import I32, I64, TensorType, element_of
-from ..notation import expressions as ex
+from ..kernel_ir import expressions as ex
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.sizes import Dim
+from ..types.tensor_types import I32, I64, TensorType, element_of
 from .contractions import FITS, LAYOUTS, Windowed, attributes_within
 from .quant_operator import QuantOperator, clamped, in_limits, parameter, quantised
 from .rounding import ROUNDINGS
@@ -40,7 +40,9 @@ class Pooling(Windowed[T]):
     def window(
         self: Any, y: ex.Tensor
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], ex.Expr, ex.Expr | bool]:
-        """The indices of the result and of a window, the element there, and the condition that there is one."""
+        """The indices of the result and of a window, the element there, and the condition that
+        there is one.
+        """
         at = ex.axes(y.shape)
         n, c, p, q = self.nchw(at)
         k = ex.indices("ki kj", self.pool_size)
@@ -80,22 +82,30 @@ POOLS = (
     C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
     C(2, "layout in {NHWC, NCHW}", lambda o: o.layout in LAYOUTS, at="layout"),
     attributes_within(3, "pool_size", 1),
-    C(4, "padding < pool_size, H >= 1 and W >= 1",
-        lambda o: all(p < k for p, k in zip(o.padding, o.pool_size * 2, strict=True))
-        and all_of((lambda n=n: n >= 1) for n in o.nchw(o.x.shape)[2:])),
+    C(
+        4,
+        "padding < pool_size, H >= 1 and W >= 1",
+        lambda o: (
+            all(p < k for p, k in zip(o.padding, o.pool_size * 2, strict=True))
+            and all_of((lambda n=n: n >= 1) for n in o.nchw(o.x.shape)[2:])
+        ),
+    ),
     *(c for c in FITS if c.number != 12),  # there is no dilation
-)  # fmt: skip
+)
 
 
 @operator
 class AvgPool2d(Pooling[T]):
-    """Y[n, p, q, c] = clamp(round(Σ (X[n, h, w, c] - input_zero_point), count) + zero_point, min, max)
+    """Y[n, p, q, c] = clamp(round(Σ (X[n, h, w, c] - input_zero_point), count) + zero_point, min,
+    max)
 
-    over the count elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW - PL) in [0, PSW).
-    `half_away` divides by count and rounds halves away from zero (LiteRT's AVERAGE_POOL_2D); `tosa` multiplies by
-    reciprocal_scale(count) and rounds as `quant.requantize` by `single` (TOSA AVG_POOL2D):
+    over the count elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q *
+    SW - PL) in [0, PSW). `half_away` divides by count and rounds halves away from zero (LiteRT's
+    AVERAGE_POOL_2D); `tosa` multiplies by reciprocal_scale(count) and rounds as `quant.requantize`
+    by `single` (TOSA AVG_POOL2D):
 
-      m = ⌊(2^30 + 1) * 2^k / count⌋, s = 30 + k, k being the least number with count <= 2^k"""
+      m = ⌊(2^30 + 1) * 2^k / count⌋, s = 30 + k, k being the least number with count <= 2^k
+    """
 
     rounding: str = "half_away"
     input_zero_point: int = 0
@@ -149,7 +159,9 @@ class AvgPool2d(Pooling[T]):
 class MaxPool2d(Pooling[T]):
     """Y[n, p, q, c] = clamp(max{X[n, h, w, c]}, min, max)
 
-    over the elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW - PL) in [0, PSW)."""
+    over the elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW -
+    PL) in [0, PSW).
+    """
 
     min: int | None = None
     max: int | None = None
@@ -168,7 +180,9 @@ class MaxPool2d(Pooling[T]):
 
 @operator
 class Pad(QuantOperator[T], Padding[T]):
-    """Y[d...] = X[d... - before] where there is such an element, else value: mostly the zero point"""
+    """Y[d...] = X[d... - before] where there is such an element, else value: mostly the zero
+    point
+    """
 
     x: T
     value: T  # ()
@@ -177,12 +191,23 @@ class Pad(QuantOperator[T], Padding[T]):
 
     symbols = {"n": lambda o: o.x.shape}
     constraints = (
-        C(0, "element(x) is an integer of 8, 16 or 32 bits",
-            lambda o: o.x.element.is_integer and o.x.element.bits <= 32),
+        C(
+            0,
+            "element(x) is an integer of 8, 16 or 32 bits",
+            lambda o: o.x.element.is_integer and o.x.element.bits <= 32,
+        ),
         parameter(1, "value", ""),
-        C(2, "before and after have rank(x) entries", lambda o: len(o.before) == len(o.after) == o.x.rank),
-        C(3, "before, after >= 0", lambda o: all_of((lambda k=k: k >= 0) for k in (*o.before, *o.after))),
-    )  # fmt: skip
+        C(
+            2,
+            "before and after have rank(x) entries",
+            lambda o: len(o.before) == len(o.after) == o.x.rank,
+        ),
+        C(
+            3,
+            "before, after >= 0",
+            lambda o: all_of((lambda k=k: k >= 0) for k in (*o.before, *o.after)),
+        ),
+    )
     example = (
         "%x, -128 {before = [0, 1, 1, 0], after = [0, 0, 1, 0]}",
         "%x: 1x4x4x3xi8",
@@ -195,14 +220,17 @@ class Pad(QuantOperator[T], Padding[T]):
 
 @operator
 class Resize2d(QuantOperator[T]):
-    """Y[n, p, q, c], an interpolation of X[n, h, w, c] near h = (p * YD + OY) / YN, w = (q * XD + OX) / XN   (TOSA RESIZE)
+    """Y[n, p, q, c], an interpolation of X[n, h, w, c] near h = (p * YD + OY) / YN, w = (q * XD +
+    OX) / XN   (TOSA RESIZE)
 
-    With h0 = ⌊(p * YD + OY) / YN⌋, h1 = h0 + 1, both brought into [0, H), dh = p * YD + OY - h0 * YN, and w0, w1, dw likewise:
+    With h0 = ⌊(p * YD + OY) / YN⌋, h1 = h0 + 1, both brought into [0, H), dh = p * YD + OY - h0 *
+    YN, and w0, w1, dw likewise:
 
       nearest   X[n, h1 if 2 * dh >= YN else h0, w1 if 2 * dw >= XN else w0, c]
       bilinear  Σ X[n, h, w, c] * (YN - dh for h0, dh for h1) * (XN - dw for w0, dw for w1), of i64 if x has 16 bits, else i32
 
-    There are ((H - 1) * YN - OY + BY) / YD + 1 rows, columns likewise."""
+    There are ((H - 1) * YN - OY + BY) / YD + 1 rows, columns likewise.
+    """
 
     x: T  # (N, H, W, C)
     scale: tuple[int, int, int, int]  # YN, YD, XN, XD
@@ -211,16 +239,41 @@ class Resize2d(QuantOperator[T]):
     mode: str = "nearest"
 
     constraints = (
-        C(0, "element(x) in {i8, ui8, i16, ui16}", lambda o: o.x.element.is_integer and o.x.element.bits <= 16),
+        C(
+            0,
+            "element(x) in {i8, ui8, i16, ui16}",
+            lambda o: o.x.element.is_integer and o.x.element.bits <= 16,
+        ),
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
         C(2, "mode in {nearest, bilinear}", lambda o: o.mode in ("nearest", "bilinear"), at="mode"),
         C(3, "scale in [1, 2048]", lambda o: all(1 <= n <= 2048 for n in o.scale), at="scale"),
-        C(4, "-YN <= OY < 16 * YN, OX likewise", lambda o: all(-n <= f < 16 * n for n, f in zip(o.scale[::2], o.offset, strict=True))),
-        C(5, "-16 * YN <= BY < YN, BX likewise", lambda o: all(-16 * n <= b < n for n, b in zip(o.scale[::2], o.border, strict=True))),
-        C(6, "(H - 1) * YN - OY + BY is a multiple of YD that is not negative, columns likewise", lambda o: o.fits()),
-        C(7, "YD < 16 * YN, XD likewise", lambda o: all(d < 16 * n for n, d in zip(o.scale[::2], o.scale[1::2], strict=True)), at="scale"),
-        C(8, "the rows and columns of x and of the result are fewer than 16384", lambda o: all(n < 1 << 14 for n in (*o.x.shape[1:3], *o.size()))),
-    )  # fmt: skip
+        C(
+            4,
+            "-YN <= OY < 16 * YN, OX likewise",
+            lambda o: all(-n <= f < 16 * n for n, f in zip(o.scale[::2], o.offset, strict=True)),
+        ),
+        C(
+            5,
+            "-16 * YN <= BY < YN, BX likewise",
+            lambda o: all(-16 * n <= b < n for n, b in zip(o.scale[::2], o.border, strict=True)),
+        ),
+        C(
+            6,
+            "(H - 1) * YN - OY + BY is a multiple of YD that is not negative, columns likewise",
+            lambda o: o.fits(),
+        ),
+        C(
+            7,
+            "YD < 16 * YN, XD likewise",
+            lambda o: all(d < 16 * n for n, d in zip(o.scale[::2], o.scale[1::2], strict=True)),
+            at="scale",
+        ),
+        C(
+            8,
+            "the rows and columns of x and of the result are fewer than 16384",
+            lambda o: all(n < 1 << 14 for n in (*o.x.shape[1:3], *o.size())),
+        ),
+    )
     example = '%x {scale = [2, 1, 1, 1], mode = "bilinear"}', "%x: 1x4x4x3xi8", "1x7x4x3xi32"
 
     def reach(self: Any, axis: int) -> Dim:

@@ -1,12 +1,14 @@
-"""Common parts of the dialect's operators: element types, and parameters of a whole tensor or along an axis of it."""
+"""Common parts of the dialect's operators: element types, and parameters of a whole tensor or along
+an axis of it.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import I32, ElementType
-from ..notation.expressions import Expr, cast, maximum, minimum
-from ..spec.op import C, Operator, T
+from ..kernel_ir.expressions import Expr, cast, maximum, minimum
+from ..spec.operator import C, Operator, T
+from ..types.tensor_types import I32, ElementType
 from .rounding import ROUNDINGS
 
 
@@ -32,7 +34,9 @@ def quantised(number: int, *names: str) -> C:
 
 
 def parameter(number: int, name: str, size: str) -> C:
-    """A constraint that an operand is one integer of at most 32 bits, or a row of them, one for each of `size`."""
+    """A constraint that an operand is one integer of at most 32 bits, or a row of them, one for
+    each of `size`.
+    """
 
     def holds(o: Any) -> bool:
         p = getattr(o, name)

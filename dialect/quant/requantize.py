@@ -1,28 +1,33 @@
-"""`quant.requantize`: scale an accumulator, round it as declared, and clamp it to the range of the result's type."""
+"""`quant.requantize`: scale an accumulator, round it as declared, and clamp it to the range of the
+result's type.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import F32, I8, I16, I32, I64, UI8, UI16, ElementType, TensorType
-from ..notation.expressions import Element, Tensor, axes, cast
-from ..spec.op import C, T, operator
+from ..kernel_ir.expressions import Element, Tensor, axes, cast
+from ..spec.operator import C, T, operator
+from ..types.tensor_types import F32, I8, I16, I32, I64, UI8, UI16, ElementType, TensorType
 from .quant_operator import QuantOperator, along_axis, clamped, in_limits
 from .rounding import ROUNDINGS
 
 
 @operator
 class Requantize(QuantOperator[T]):
-    """Y[d...] = clamp(round(X[d...] - input_zero_point, multiplier[c], shift[c]) + zero_point, min, max), c = d[axis]
+    """Y[d...] = clamp(round(X[d...] - input_zero_point, multiplier[c], shift[c]) + zero_point, min,
+    max), c = d[axis]
 
-    Sums and differences are modulo 2^32, products those of i64. With x, m and s the operands of round, s modulo 64:
+    Sums and differences are modulo 2^32, products those of i64. With x, m and s the operands of
+    round, s modulo 64:
 
       single         ⌊(x * m + 2^(s - 1)) / 2^s⌋   (TOSA, apply_scale_32 without double_round; TFLITE_SINGLE_ROUNDING)
       tosa_double    ⌊(x * m + 2^(s - 1) + r) / 2^s⌋, r = 0 if s <= 31 else -2^30 if x < 0 else 2^30   (TOSA, double_round)
       tflite_double  h / 2^max(s - 31, 0), halves away from zero; h = min(⌊(x * 2^max(31 - s, 0) * m + 2^30) / 2^31⌋, 2^31 - 1)
                      (gemmlowp; LiteRT's MultiplyByQuantizedMultiplier, whose shift is 31 - s)
       half_even_f32  rint(f32(x) * m), a float product rounded once; saturated to i32, NaN is 0   (onnxruntime)
-      shift_half_up  ⌊x * m / 2^s + 1 / 2⌋, x * m modulo 2 to the width of the accumulator, s modulo that width"""
+      shift_half_up  ⌊x * m / 2^s + 1 / 2⌋, x * m modulo 2 to the width of the accumulator, s modulo that width
+    """
 
     x: T
     multiplier: T  # () or (dim(x, axis),), i32; f32 for half_even_f32
@@ -37,19 +42,48 @@ class Requantize(QuantOperator[T]):
 
     symbols = {"rank": lambda o: o.x.rank}
     constraints = (
-        C(0, "element(x) in {i8, ui8, i16, ui16, i32, i64}", lambda o: o.x.element in (I8, UI8, I16, UI16, I32, I64)),
-        C(1, f"rounding in {{{', '.join(ROUNDINGS)}}}", lambda o: o.rounding in ROUNDINGS, at="rounding"),
-        C(2, "shift is given unless rounding is half_even_f32", lambda o: o.rule.shifts == (o.shift is not None)),
-        C(3, "element(multiplier) = i32, for half_even_f32 f32, and element(shift) = i32", lambda o: o.elements_fit()),
-        C(4, "axis in [-rank, rank) if multiplier or shift has an axis",
-            lambda o: not o.rows() or -o.x.rank <= o.axis < o.x.rank),
-        C(5, "shape(multiplier), shape(shift) in {(), (dim(x, axis),)}", 
-            lambda o: all(p.rank == 1 for p in o.rows()) and all(p.shape[0] == o.x.shape[o.axis] for p in o.rows())),
+        C(
+            0,
+            "element(x) in {i8, ui8, i16, ui16, i32, i64}",
+            lambda o: o.x.element in (I8, UI8, I16, UI16, I32, I64),
+        ),
+        C(
+            1,
+            f"rounding in {{{', '.join(ROUNDINGS)}}}",
+            lambda o: o.rounding in ROUNDINGS,
+            at="rounding",
+        ),
+        C(
+            2,
+            "shift is given unless rounding is half_even_f32",
+            lambda o: o.rule.shifts == (o.shift is not None),
+        ),
+        C(
+            3,
+            "element(multiplier) = i32, for half_even_f32 f32, and element(shift) = i32",
+            lambda o: o.elements_fit(),
+        ),
+        C(
+            4,
+            "axis in [-rank, rank) if multiplier or shift has an axis",
+            lambda o: not o.rows() or -o.x.rank <= o.axis < o.x.rank,
+        ),
+        C(
+            5,
+            "shape(multiplier), shape(shift) in {(), (dim(x, axis),)}",
+            lambda o: (
+                all(p.rank == 1 for p in o.rows())
+                and all(p.shape[0] == o.x.shape[o.axis] for p in o.rows())
+            ),
+        ),
         in_limits(6),
-        C(7, "element(x) = i64 is for single and shift_half_up", 
-            lambda o: o.x.element is not I64 or o.rounding in ("single", "shift_half_up")),
+        C(
+            7,
+            "element(x) = i64 is for single and shift_half_up",
+            lambda o: o.x.element is not I64 or o.rounding in ("single", "shift_half_up"),
+        ),
         C(8, "input_zero_point in [-2^31, 2^31)", lambda o: -(2**31) <= o.input_zero_point < 2**31),
-    )  # fmt: skip
+    )
     example = """
         func @main(%sums: tensor<1x8x8x2xi32>) -> tensor<1x8x8x2xi8> {
           %multiplier = const dense<[1518500250, 1073741824]> : tensor<2xi32>

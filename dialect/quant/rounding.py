@@ -1,9 +1,12 @@
-"""Roundings of a scaled accumulator, each as an expression of index notation and as integer arithmetic of NumPy.
+"""Roundings of a scaled accumulator, each as an expression of index notation and as integer
+arithmetic of NumPy.
 
-The scale of every integer rounding is multiplier / 2^shift, with shift taken modulo 64. `single` and `tosa_double` are
-apply_scale_32 of the TOSA specification without and with double_round; `tflite_double` is MultiplyByQuantizedMultiplier of
-LiteRT's reference kernels (gemmlowp's SaturatingRoundingDoublingHighMul and RoundingDivideByPOT), whose shift is 31 - shift
-here; `half_even_f32` is the float scale of onnxruntime."""
+The scale of every integer rounding is multiplier / 2^shift, with shift taken modulo 64. `single`
+and `tosa_double` are apply_scale_32 of the TOSA specification without and with double_round;
+`tflite_double` is MultiplyByQuantizedMultiplier of LiteRT's reference kernels (gemmlowp's
+SaturatingRoundingDoublingHighMul and RoundingDivideByPOT), whose shift is 31 - shift here;
+`half_even_f32` is the float scale of onnxruntime.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,15 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import F32, I32, I64
-from ..notation.expressions import Expr, apply, cast, constant, maximum, minimum, select
+from ..kernel_ir.expressions import Expr, apply, cast, constant, maximum, minimum, select
+from ..types.tensor_types import F32, I32, I64
 
 LOW, HIGH = I32.limits
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """One rounding: the rounded number of an accumulator, a multiplier and a shift, not yet reduced modulo 2^32."""
+    """One rounding: the rounded number of an accumulator, a multiplier and a shift, not yet reduced
+    modulo 2^32.
+    """
 
     expression: Callable[[Expr, Any, Any], Expr]
     reference: Callable[[np.ndarray, Any, Any], np.ndarray]  # of i32 or i64, in i64

@@ -1,20 +1,23 @@
 """NumPy's broadcasting over known and unknown sizes, with three-valued predicates on sizes.
 
-A predicate on unknown sizes is decided if every call gives the same answer; otherwise `Undecided` is raised, and the
-predicate is evaluated again when the sizes are known."""
+A predicate on unknown sizes is decided if every call gives the same answer; otherwise `Undecided`
+is raised, and the predicate is evaluated again when the sizes are known.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
 from itertools import zip_longest
 
-from ..ir.sizes import Dim, Given, Shape, Undecided, certainly, same_size, smaller
-from ..notation.expressions import ZERO, Expr, Index, Tensor, select
+from ..kernel_ir.expressions import ZERO, Expr, Index, Tensor, select
+from ..types.sizes import Dim, Given, Shape, Undecided, certainly, same_size, smaller
 
 # Three-valued predicates
 
 
 def all_of(conditions: Iterable[Callable[[], bool]]) -> bool:
-    """The conjunction: false if one condition is certainly false, Undecided if none is and one is undecided."""
+    """The conjunction: false if one condition is certainly false, Undecided if none is and one is
+    undecided.
+    """
     undecided: list[Undecided] = []
     for condition in conditions:
         try:
@@ -35,7 +38,9 @@ def all_equal(pairs: Iterable[tuple[Dim, Dim]]) -> bool:
 
 
 def any_of(conditions: Iterable[Callable[[], bool]]) -> bool:
-    """The disjunction: true if one condition is certainly true, Undecided if none is and one is undecided."""
+    """The disjunction: true if one condition is certainly true, Undecided if none is and one is
+    undecided.
+    """
     return not all_of((lambda c=c: not c()) for c in conditions)
 
 
@@ -81,7 +86,9 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def source(at: tuple[Index, ...], operand: Tensor) -> tuple[Expr, ...]:
-    """The indices of an operand for the result's element at `at`: 0 along axes where its size is 1."""
+    """The indices of an operand for the result's element at `at`: 0 along axes where its size is
+    1.
+    """
     return tuple(
         _source(i, n) for i, n in zip(at[len(at) - operand.rank :], operand.shape, strict=True)
     )

@@ -1,12 +1,14 @@
-"""Index formulas of reshapes: the index of the element at the same row-major position of another shape."""
+"""Index formulas of reshapes: the index of the element at the same row-major position of another
+shape.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from ..ir.sizes import Dim, product, same_size
-from ..notation.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
+from ..kernel_ir.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
+from ..types.sizes import Dim, product, same_size
 from .broadcasting import is_one
-from .op import Operator, T
+from .operator import Operator, T
 
 
 class Reshaping(Operator[T]):
@@ -34,7 +36,9 @@ class Reshaping(Operator[T]):
 
 
 def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
-    """The shortest runs of axes of two shapes whose products are certainly equal, in order, then the remaining axes."""
+    """The shortest runs of axes of two shapes whose products are certainly equal, in order, then
+    the remaining axes.
+    """
     i = j = 0
     while i < len(a) or j < len(b):
         runs = ((m, n) for m in range(i + 1, len(a) + 1) for n in range(j + 1, len(b) + 1))

@@ -4,19 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ..builtin import Const
-from ..ir.types import ElementType
-from ..program.function import Literal, Value
+from ..ir.function import Literal, Value
+from ..types.tensor_types import ElementType
 
 Definition = Callable[[Value], Any]
-NEUTRAL: dict[str, tuple[Any, int]] = {  # a second operand that changes nothing, and which of the first operands it may be
-    "mul": (1, 2), "true_div": (1, 1), "int_div": (1, 1), "pow": (1, 1), "sub": (0, 1), "add": (0, 2), "or_": (0, 2), "xor": (0, 2),
+# a second operand that changes nothing, and which of the first operands it may be
+NEUTRAL: dict[str, tuple[Any, int]] = {
+    "mul": (1, 2), "true_div": (1, 1), "int_div": (1, 1), "pow": (1, 1), "sub": (0, 1), "add": (0,
+     2), "or_": (0, 2), "xor": (0, 2),
 }  # fmt: skip
 INVOLUTIONS = ("neg", "invert", "conj")
 IDEMPOTENT = ("abs_", "floor", "ceil", "trunc", "round_half_to_even", "round_half_away_from_zero")
 
 
 def simplified(operator: Any, definition: Definition) -> Value | None:
-    """An operand, or an operand of what made it, that is the operator's result; its type is still to be compared."""
+    """An operand, or an operand of what made it, that is the operator's result; its type is still
+    to be compared.
+    """
     xs, name = operator.xs, operator.scalar_op
     first = xs[0]
     if name == "identity" or (

@@ -1,4 +1,6 @@
-"""Scalar operations that every IEEE machine computes alike: sums, products, quotients, powers, signs and rounding."""
+"""Scalar operations that every IEEE machine computes alike: sums, products, quotients, powers,
+signs and rounding.
+"""
 
 from functools import reduce
 from operator import mul
@@ -6,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import I1, UI8
-from ..notation.expressions import (
+from ..kernel_ir.expressions import (
     BY_ZERO,
     Expr,
     apply,
@@ -17,7 +18,8 @@ from ..notation.expressions import (
     integer_power,
     select,
 )
-from ..notation.scalar_functions import SCALARS
+from ..kernel_ir.scalar_functions import SCALARS
+from ..types.tensor_types import I1, UI8
 from . import complex_arithmetic as c, complex_functions
 from .scalar_op import ByParts, row
 from .type_rules import part
@@ -50,12 +52,38 @@ def _others(g: Any, xs: Any) -> list[Any]:
     return [reduce(mul, (*xs[:n], *xs[n + 1 :]), g) for n in range(len(xs))]
 
 
-row("add", None, "upcast", _fold(np.add), _fold(by_kind("add", "or")), "x + y + ...", on_complex="same", reduction="add",
-    gradient=lambda g, xs, y: (g,) * len(xs))  # fmt: skip
-row("mul", None, "upcast", _fold(product), _fold(by_kind("mul", "and")), "x y ...", on_complex="same", reduction="mul",
-    gradient=lambda g, xs, y: _others(g, xs))  # fmt: skip
-row("sub", 2, "difference", np.subtract, lambda x, y: x - y, "x - y", on_complex="same",
-    gradient=lambda g, xs, y: (g, -g))  # fmt: skip
+row(
+    "add",
+    None,
+    "upcast",
+    _fold(np.add),
+    _fold(by_kind("add", "or")),
+    "x + y + ...",
+    on_complex="same",
+    reduction="add",
+    gradient=lambda g, xs, y: (g,) * len(xs),
+)
+row(
+    "mul",
+    None,
+    "upcast",
+    _fold(product),
+    _fold(by_kind("mul", "and")),
+    "x y ...",
+    on_complex="same",
+    reduction="mul",
+    gradient=lambda g, xs, y: _others(g, xs),
+)
+row(
+    "sub",
+    2,
+    "difference",
+    np.subtract,
+    lambda x, y: x - y,
+    "x - y",
+    on_complex="same",
+    gradient=lambda g, xs, y: (g, -g),
+)
 
 
 # Quotients
@@ -107,15 +135,47 @@ def _integers(ufunc: Any) -> Any:
     )
 
 
-row("true_div", 2, "quotient", np.true_divide, _divide, "x / y as floats", on_complex="same",
-    gradient=lambda g, xs, y: (g / xs[1], -(g * y) / xs[1]))  # fmt: skip
+row(
+    "true_div",
+    2,
+    "quotient",
+    np.true_divide,
+    _divide,
+    "x / y as floats",
+    on_complex="same",
+    gradient=lambda g, xs, y: (g / xs[1], -(g * y) / xs[1]),
+)
 for _name in ("int_div", "floor_div"):  # Theano has both names
-    row(_name, 2, "upcast real", _integers(np.floor_divide), _int_div, "the quotient rounded toward minus infinity",
-        check=_some_zero, gradient=zeros)  # fmt: skip
-row("mod", 2, "upcast real", _integers(np.remainder), _mod, "the remainder with the sign of y", check=_some_zero,
-    gradient=lambda g, xs, y: (g, -(xs[0].scalar("int_div", xs[1])) * g))  # fmt: skip
-row("inv", 1, "float", lambda x: 1 / x, lambda x: _divide(constant(1, x.type), x), "1 / x", on_complex="same",
-    gradient=lambda g, xs, y: (-(g * y * y),))  # fmt: skip
+    row(
+        _name,
+        2,
+        "upcast real",
+        _integers(np.floor_divide),
+        _int_div,
+        "the quotient rounded toward minus infinity",
+        check=_some_zero,
+        gradient=zeros,
+    )
+row(
+    "mod",
+    2,
+    "upcast real",
+    _integers(np.remainder),
+    _mod,
+    "the remainder with the sign of y",
+    check=_some_zero,
+    gradient=lambda g, xs, y: (g, -(xs[0].scalar("int_div", xs[1])) * g),
+)
+row(
+    "inv",
+    1,
+    "float",
+    lambda x: 1 / x,
+    lambda x: _divide(constant(1, x.type), x),
+    "1 / x",
+    on_complex="same",
+    gradient=lambda g, xs, y: (-(g * y * y),),
+)
 
 
 # Powers
@@ -145,12 +205,36 @@ def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
     return to_base, (base.scalar("eq", 0)).scalar("switch", 0, g * base.scalar("log") * y)
 
 
-row("pow", 2, "power", _power, lambda x, y: apply("pow", x, y) if x.type.kind == "float" else integer_power(x, y),
-    "x to the power of y: modulo 2^width for integers, 0 where y is negative", on_complex=complex_functions.power, gradient=_power_gradient)  # fmt: skip
-row("sqr", 1, "same", lambda x: product(x, x), lambda x: by_kind("mul", "and")(x, x), "x x", on_complex="same",
-    gradient=lambda g, xs, y: (g * xs[0] * 2,))  # fmt: skip
-row("sqrt", 1, "float", np.sqrt, lambda x: apply("sqrt", x), "the square root, NaN of negative numbers", on_complex=complex_functions.sqrt,
-    gradient=lambda g, xs, y: (g * 0.5 / y,))  # fmt: skip
+row(
+    "pow",
+    2,
+    "power",
+    _power,
+    lambda x, y: apply("pow", x, y) if x.type.kind == "float" else integer_power(x, y),
+    "x to the power of y: modulo 2^width for integers, 0 where y is negative",
+    on_complex=complex_functions.power,
+    gradient=_power_gradient,
+)
+row(
+    "sqr",
+    1,
+    "same",
+    lambda x: product(x, x),
+    lambda x: by_kind("mul", "and")(x, x),
+    "x x",
+    on_complex="same",
+    gradient=lambda g, xs, y: (g * xs[0] * 2,),
+)
+row(
+    "sqrt",
+    1,
+    "float",
+    np.sqrt,
+    lambda x: apply("sqrt", x),
+    "the square root, NaN of negative numbers",
+    on_complex=complex_functions.sqrt,
+    gradient=lambda g, xs, y: (g * 0.5 / y,),
+)
 
 
 # Signs and rounding
@@ -188,11 +272,29 @@ row(
     on_complex="same",
     gradient=lambda g, xs, y: (-g,),
 )
-row("abs_", 1, "part", np.abs, lambda x: x if x.type.kind in ("bool", "uint") else apply("abs", x), "|x|, of a complex number its magnitude", on_complex=c.absolute,
+row(
+    "abs_",
+    1,
+    "part",
+    np.abs,
+    lambda x: x if x.type.kind in ("bool", "uint") else apply("abs", x),
+    "|x|, of a complex number its magnitude",
+    on_complex=c.absolute,
     gradient=lambda g, xs, y: (g * xs[0].scalar("sgn"),),
-    by_parts=ByParts(lambda g, xs, y: (g * _direction(xs[0], y),), lambda ts, xs, y: (ts[0] * _direction(xs[0], y).scalar("conj")).scalar("real")))  # fmt: skip
-row("sgn", 1, "sign", lambda x: np.where(x == 0, x, np.sign(x)), _sgn, "1, -1 or x itself where it is 0 or NaN",
-    gradient=zeros)  # fmt: skip
+    by_parts=ByParts(
+        lambda g, xs, y: (g * _direction(xs[0], y),),
+        lambda ts, xs, y: (ts[0] * _direction(xs[0], y).scalar("conj")).scalar("real"),
+    ),
+)
+row(
+    "sgn",
+    1,
+    "sign",
+    lambda x: np.where(x == 0, x, np.sign(x)),
+    _sgn,
+    "1, -1 or x itself where it is 0 or NaN",
+    gradient=zeros,
+)
 for _name, _exact, _function in (
     ("ceil", np.ceil, "ceil"),
     ("floor", np.floor, "floor"),
@@ -207,7 +309,21 @@ for _name, _exact, _function in (
         f"{_name} of x, as a float",
         gradient=zeros,
     )
-row("round_half_to_even", 1, "rounding", np.rint, lambda x: apply("rint", x), "the nearest integer, halves to even",
-    gradient=zeros)  # fmt: skip
-row("round_half_away_from_zero", 1, "rounding", _away, _half_away, "the nearest integer, halves away from 0",
-    gradient=zeros)  # fmt: skip
+row(
+    "round_half_to_even",
+    1,
+    "rounding",
+    np.rint,
+    lambda x: apply("rint", x),
+    "the nearest integer, halves to even",
+    gradient=zeros,
+)
+row(
+    "round_half_away_from_zero",
+    1,
+    "rounding",
+    _away,
+    _half_away,
+    "the nearest integer, halves away from 0",
+    gradient=zeros,
+)

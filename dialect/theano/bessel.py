@@ -1,4 +1,6 @@
-"""The Bessel functions of Theano, in f64: j0, j1, i0 and i1, and the rows of these and of those of any order."""
+"""The Bessel functions of Theano, in f64: j0, j1, i0 and i1, and the rows of these and of those of
+any order.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..notation.expressions import Expr, apply, select
-from ..notation.reference_functions import by_element
+from ..kernel_ir.expressions import Expr, apply, select
+from ..kernel_ir.scalar_references import by_element
 from . import polynomial_coefficients as k
 from .bessel_orders import iv, jv
 from .bessel_reference import exact_of_order
-from .error_functions import in_f64
+from .erf import in_f64
 from .formula_blocks import INF, polynomial
 from .scalar_op import UNKNOWN, of_one, row
 
@@ -21,7 +23,9 @@ def _small(x: Expr, table: tuple[float, ...]) -> Expr:
 
 
 def _wave(x: Expr, p: tuple[float, ...], q: tuple[float, ...], order: int) -> Expr:
-    """sqrt(2 / πx) (P cos χ - Q sin χ) for x > 8, where χ = x - (2n + 1) π/4, and P and 8Q/x are smooth in (8/x)²."""
+    """sqrt(2 / πx) (P cos χ - Q sin χ) for x > 8, where χ = x - (2n + 1) π/4, and P and 8Q/x are
+    smooth in (8/x)².
+    """
     u = 8.0 / x
     t = u * u * 2.0 - 1.0
     sine, cosine = apply("sin", x), apply("cos", x)
@@ -56,7 +60,9 @@ I1_SERIES = tuple(1 / (math.factorial(n) * math.factorial(n + 1)) for n in range
 
 
 def _growing(a: Expr, table: tuple[float, ...]) -> Expr:
-    """exp(x) / sqrt(x) times a polynomial in 8/x for x > 8; the power in two halves, which do not overflow early."""
+    """exp(x) / sqrt(x) times a polynomial in 8/x for x > 8; the power in two halves, which do not
+    overflow early.
+    """
     half = apply("exp", a * 0.5)
     return half * (polynomial(16.0 / a - 1.0, table) / apply("sqrt", a)) * half
 
@@ -77,7 +83,9 @@ def i1(x: Expr) -> Expr:
 
 
 def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:
-    """A derivative that is `value` as far as x² is too small to count; the quotient in `elsewhere` loses its digits there."""
+    """A derivative that is `value` as far as x² is too small to count; the quotient in `elsewhere`
+    loses its digits there.
+    """
     near = (x * x).scalar("lt", 2.0 ** -(np.finfo(x.element.dtype).nmant + 2))
     return g * near.scalar("switch", value, elsewhere)
 
@@ -91,15 +99,57 @@ def _order_gradient(name: str) -> Any:
     return gradient
 
 
-row("j0", 1, "float real", by_element(lambda x: exact_of_order(0, x, -1)), in_f64(j0), "the Bessel function of order 0",
-    gradient=of_one(lambda g, x, y: -(g * x.scalar("j1"))))  # fmt: skip
-row("j1", 1, "float real", by_element(lambda x: exact_of_order(1, x, -1)), in_f64(j1), "the Bessel function of order 1",
-    gradient=of_one(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("j0") - y / x)))  # fmt: skip
-row("i0", 1, "float real", by_element(lambda x: exact_of_order(0, x, 1)), in_f64(i0),
-    "the modified Bessel function of order 0", gradient=of_one(lambda g, x, y: g * x.scalar("i1")))  # fmt: skip
-row("i1", 1, "float real", by_element(lambda x: exact_of_order(1, x, 1)), in_f64(i1), "the modified Bessel function of order 1",
-    gradient=of_one(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("i0") - y / x)))  # fmt: skip
-row("jv", 2, "float real", by_element(lambda v, x: exact_of_order(v, x, -1)), in_f64(jv),
-    "the Bessel function of order x", gradient=_order_gradient("jv"))  # fmt: skip
-row("iv", 2, "float real", by_element(lambda v, x: exact_of_order(v, x, 1)), in_f64(iv), "the modified Bessel function of order x",
-    gradient=_order_gradient("iv"))  # fmt: skip
+row(
+    "j0",
+    1,
+    "float real",
+    by_element(lambda x: exact_of_order(0, x, -1)),
+    in_f64(j0),
+    "the Bessel function of order 0",
+    gradient=of_one(lambda g, x, y: -(g * x.scalar("j1"))),
+)
+row(
+    "j1",
+    1,
+    "float real",
+    by_element(lambda x: exact_of_order(1, x, -1)),
+    in_f64(j1),
+    "the Bessel function of order 1",
+    gradient=of_one(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("j0") - y / x)),
+)
+row(
+    "i0",
+    1,
+    "float real",
+    by_element(lambda x: exact_of_order(0, x, 1)),
+    in_f64(i0),
+    "the modified Bessel function of order 0",
+    gradient=of_one(lambda g, x, y: g * x.scalar("i1")),
+)
+row(
+    "i1",
+    1,
+    "float real",
+    by_element(lambda x: exact_of_order(1, x, 1)),
+    in_f64(i1),
+    "the modified Bessel function of order 1",
+    gradient=of_one(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("i0") - y / x)),
+)
+row(
+    "jv",
+    2,
+    "float real",
+    by_element(lambda v, x: exact_of_order(v, x, -1)),
+    in_f64(jv),
+    "the Bessel function of order x",
+    gradient=_order_gradient("jv"),
+)
+row(
+    "iv",
+    2,
+    "float real",
+    by_element(lambda v, x: exact_of_order(v, x, 1)),
+    in_f64(iv),
+    "the modified Bessel function of order x",
+    gradient=_order_gradient("iv"),
+)

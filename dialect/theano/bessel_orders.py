@@ -1,12 +1,13 @@
 """The Bessel functions jv and iv of any order.
 
-The power series where its terms decrease; asymptotic expansions far from 0; integrals between."""
+The power series where its terms decrease; asymptotic expansions far from 0; integrals between.
+"""
 
 import math
 from typing import Any
 
-from ..ir.types import F64
-from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
+from ..kernel_ir.expressions import Expr, Index, apply, cast, constant, select, total
+from ..types.tensor_types import F64
 from .formula_blocks import INF, polynomial, polynomial_sine, sine_of_pi
 from .gamma import gammaln
 
@@ -43,12 +44,15 @@ LEFT = 39.0  # exp(-LEFT) is left out
 
 
 def _integrals(v: Expr, x: Expr) -> Expr:
-    """Schläfli's: 1 / 2πi ∫ exp(x sinh t - vt) dt from ∞ - πi to ∞ + πi, through a saddle where cosh t = v/x.
+    """Schläfli's: 1 / 2πi ∫ exp(x sinh t - vt) dt from ∞ - πi to ∞ + πi, through a saddle where
+    cosh t = v/x.
 
-    The way goes along t = u + iθ, u = u0 + kθ, where little cancels and little oscillates, and along θ = π beyond:
-    (1/π) ∫ exp(x sinh u cos θ - vu) (cos ψ + k sin ψ) dθ - (sin vπ / π) ∫ exp(-x sinh u - vu) du, ψ = x cosh u sin θ - vθ.
-    Saddles are at ±iβ where |v| < x, at ±α where v > x, and at ±α ± πi where v < -x: there the way goes from -α + πi inwards.
-    Any u0 and k give the same, so that α and β need not be exact."""
+    The way goes along t = u + iθ, u = u0 + kθ, where little cancels and little oscillates, and
+    along θ = π beyond: (1/π) ∫ exp(x sinh u cos θ - vu) (cos ψ + k sin ψ) dθ - (sin vπ / π) ∫
+    exp(-x sinh u - vu) du, ψ = x cosh u sin θ - vθ. Saddles are at ±iβ where |v| < x, at ±α where v
+    > x, and at ±α ± πi where v < -x: there the way goes from -α + πi inwards. Any u0 and k give the
+    same, so that α and β need not be exact.
+    """
     z = v / x
     waves, grows = apply("abs", v) < x, v <= -x
     root = apply("sqrt", apply("abs", (1.0 - z) * (1.0 + z)))
@@ -108,7 +112,9 @@ HANKEL = 26
 
 
 def _far_wave(v: Expr, x: Expr) -> Expr:
-    """sqrt(2 / πx) (P cos χ - Q sin χ) by Hankel's expansion, for x > 50 and v² < 8x, where χ = x - (2v + 1) π/4."""
+    """sqrt(2 / πx) (P cos χ - Q sin χ) by Hankel's expansion, for x > 50 and v² < 8x, where χ = x -
+    (2v + 1) π/4.
+    """
     square, part = 4.0 * v * v, 0.125 / x
     p: Expr = constant(1, F64)
     q = p
@@ -118,7 +124,8 @@ def _far_wave(v: Expr, x: Expr) -> Expr:
         first, second = (square - float((2 * m - 1) ** 2) for m in (n, n + 1))
         q = 1.0 - first * second * part * part * (1.0 / (n * (n + 1))) * q
     q = (square - 1.0) * part * q
-    # cos and sin of χ without rounding χ: turned by (2v + 1) π/4, which sines of whole parts of π give
+    # cos and sin of χ without rounding χ: turned by (2v + 1) π/4, which sines of whole parts of π
+    # give
     turn, ahead = sine_of_pi(v * 0.5 + 0.25), sine_of_pi(v * 0.5 + 0.75)
     sine, cosine = apply("sin", x), apply("cos", x)
     c, s = cosine * ahead + sine * turn, sine * ahead - cosine * turn
@@ -132,7 +139,9 @@ def _jv_otherwise(v: Expr, x: Expr) -> Expr:
 
 
 def _far_growth(v: Expr, x: Expr) -> Expr:
-    """exp(x) / π ∫ exp(-2x sin²(s/2)) cos(vs) ds, for x > 34 and |v| < 40, where little is left at s = 12 / sqrt(x)."""
+    """exp(x) / π ∫ exp(-2x sin²(s/2)) cos(vs) ds, for x > 34 and |v| < 40, where little is left at
+    s = 12 / sqrt(x).
+    """
     n = Index("n", 32)
     width = 0.375 / apply("sqrt", x)
     at = cast(n, F64) * width
@@ -159,7 +168,9 @@ DEBYE = (
 
 
 def _uniform_growth(v: Expr, x: Expr) -> Expr:
-    """Debye's expansion, for |v| >= 40; a v below 0 is not whole, and has its share of what falls with x."""
+    """Debye's expansion, for |v| >= 40; a v below 0 is not whole, and has its share of what falls
+    with x.
+    """
     a = apply("abs", v)
     z = x / a
     root = apply("sqrt", 1.0 + z * z)
@@ -209,7 +220,8 @@ def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
     return formula
 
 
-# by the series of jv where its terms decrease from the beginning, of iv where the largest are among the first thirty to fifty
+# by the series of jv where its terms decrease from the beginning, of iv where the largest are among
+# the first thirty to fifty
 jv = _of_order(-1.0, lambda v, x: x * x < 4.0 * apply("abs", v + 1.0), _jv_otherwise)
 iv = _of_order(
     1.0, lambda v, x: x * x < 3600.0 + 120.0 * apply("maximum", v, constant(-20, F64)), _iv_far

@@ -1,4 +1,6 @@
-"""References of Bessel functions: series and integrals, with many terms and nodes, in the longest precision."""
+"""References of Bessel functions: series and integrals, with many terms and nodes, in the longest
+precision.
+"""
 
 import math
 
@@ -77,7 +79,9 @@ def _exponent(v: float, x: float, sign: int) -> float:
 
 
 def _exact_series(v: np.longdouble, x: np.longdouble, sign: int) -> float:
-    """The power series; (x/2)^v / Γ(v+1) from that of v's fraction, one factor for each whole part of v."""
+    """The power series; (x/2)^v / Γ(v+1) from that of v's fraction, one factor for each whole part
+    of v.
+    """
     half, fraction = x / 2, v - np.floor(v)
     term = half**fraction / np.longdouble(math.gamma(float(fraction) + 1))
     for n in range(1, int(v - fraction) + 1):

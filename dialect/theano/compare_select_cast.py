@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import I1, UI8, ElementType
-from ..notation.expressions import Expr, apply, cast, compare, constant, select
-from ..notation.scalar_functions import SCALARS
+from ..kernel_ir.expressions import Expr, apply, cast, compare, constant, select
+from ..kernel_ir.scalar_functions import SCALARS
+from ..types.tensor_types import I1, UI8, ElementType
 from . import complex_arithmetic as c
 from .arithmetic import by_kind, product, zeros
 from .scalar_op import SCALAR_OPS, ByParts, ScalarOp, row
@@ -28,10 +28,28 @@ def _first_of_two(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
     return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
 
 
-row("maximum", 2, "upcast", lambda x, y: SCALARS["maximum"].numpy(x, y) if x.dtype.kind == "f" else np.maximum(x, y), _extreme("maximum", "or"),
-    "the larger one; NaN if one is", on_complex=c.maximum, gradient=_first_of_two, reduction="maximum")  # fmt: skip
-row("minimum", 2, "upcast", lambda x, y: SCALARS["minimum"].numpy(x, y) if x.dtype.kind == "f" else np.minimum(x, y), _extreme("minimum", "and"),
-    "the smaller one; NaN if one is", on_complex=c.minimum, gradient=_first_of_two, reduction="minimum")  # fmt: skip
+row(
+    "maximum",
+    2,
+    "upcast",
+    lambda x, y: SCALARS["maximum"].numpy(x, y) if x.dtype.kind == "f" else np.maximum(x, y),
+    _extreme("maximum", "or"),
+    "the larger one; NaN if one is",
+    on_complex=c.maximum,
+    gradient=_first_of_two,
+    reduction="maximum",
+)
+row(
+    "minimum",
+    2,
+    "upcast",
+    lambda x, y: SCALARS["minimum"].numpy(x, y) if x.dtype.kind == "f" else np.minimum(x, y),
+    _extreme("minimum", "and"),
+    "the smaller one; NaN if one is",
+    on_complex=c.minimum,
+    gradient=_first_of_two,
+    reduction="minimum",
+)
 
 
 def _comparison(ufunc: Any) -> Any:
@@ -58,37 +76,82 @@ _COMPARISONS: tuple[tuple[str, str, Any, Any], ...] = (
     ("ge", "ge", np.greater_equal, lambda a, b: c.less_equal(b, a)),
 )
 for _name, _function, _ufunc, _parts in _COMPARISONS:
-    row(_name, 2, "comparison", _comparison(_ufunc), lambda x, y, f=_function: compare(f, x, y, upcast(x.type, y.type)),
+    row(
+        _name,
+        2,
+        "comparison",
+        _comparison(_ufunc),
+        lambda x, y, f=_function: compare(f, x, y, upcast(x.type, y.type)),
         f"x {SCALARS[_function].symbol} y, an i1; complex numbers by their parts",
-        on_complex=_parts, gradient=zeros)  # fmt: skip
+        on_complex=_parts,
+        gradient=zeros,
+    )
 
 
 def _only_floats(function: Any) -> Any:
     return lambda x: function(x) if x.type.kind == "float" else constant(False, I1)
 
 
-row("isnan", 1, "predicate", np.isnan, _only_floats(lambda x: x.ne(x)), "whether x is NaN", on_complex=c.is_nan,
-    gradient=zeros)  # fmt: skip
-row("isinf", 1, "predicate", np.isinf, _only_floats(lambda x: apply("abs", x).eq(np.inf)), "whether x is infinite",
-    on_complex=c.is_inf, gradient=zeros)  # fmt: skip
+row(
+    "isnan",
+    1,
+    "predicate",
+    np.isnan,
+    _only_floats(lambda x: x.ne(x)),
+    "whether x is NaN",
+    on_complex=c.is_nan,
+    gradient=zeros,
+)
+row(
+    "isinf",
+    1,
+    "predicate",
+    np.isinf,
+    _only_floats(lambda x: apply("abs", x).eq(np.inf)),
+    "whether x is infinite",
+    on_complex=c.is_inf,
+    gradient=zeros,
+)
 
 
 def _within(low: Any, high: Any) -> Any:
     return lambda x, a, b: apply(low, x, a) & apply(high, x, b)
 
 
-row("inclosedrange", 3, "range", lambda x, a, b: (x >= a) & (x <= b), _within("ge", "le"),
-    "whether a <= x <= b, as an i8", gradient=zeros)  # fmt: skip
-row("inopenrange", 3, "range", lambda x, a, b: (x > a) & (x < b), _within("gt", "lt"), "whether a < x < b, as an i8",
-    gradient=zeros)  # fmt: skip
+row(
+    "inclosedrange",
+    3,
+    "range",
+    lambda x, a, b: (x >= a) & (x <= b),
+    _within("ge", "le"),
+    "whether a <= x <= b, as an i8",
+    gradient=zeros,
+)
+row(
+    "inopenrange",
+    3,
+    "range",
+    lambda x, a, b: (x > a) & (x < b),
+    _within("gt", "lt"),
+    "whether a < x < b, as an i8",
+    gradient=zeros,
+)
 
 
 # Bits
 
 for _name in ("and_", "or_", "xor"):
     _function = _name.rstrip("_")
-    row(_name, 2, "bits", SCALARS[_function].numpy, lambda x, y, f=_function: apply(f, x, y), f"the bits of x {_function} y",
-        reduction=_function, gradient=zeros)  # fmt: skip
+    row(
+        _name,
+        2,
+        "bits",
+        SCALARS[_function].numpy,
+        lambda x, y, f=_function: apply(f, x, y),
+        f"the bits of x {_function} y",
+        reduction=_function,
+        gradient=zeros,
+    )
 row("invert", 1, "bits", np.invert, lambda x: ~x, "the bits not set in x", gradient=zeros)
 
 
@@ -121,19 +184,51 @@ row(
     on_complex="same",
     gradient=lambda g, xs, y: (g,),
 )
-row("second", 2, "second", lambda x, y: y, lambda x, y: y, "y, in the shape of both", on_complex="same",
-    gradient=lambda g, xs, y: (None, g))  # fmt: skip
-row("switch", 3, "switch", lambda x, a, b: np.where(x != 0, a, b), lambda x, a, b: select(x.ne(0) if x.type is not I1 else x, a, b),
-    "a where x is not 0, else b", on_complex="same",
-    gradient=lambda g, xs, y: (None, xs[0].scalar("switch", g, 0), xs[0].scalar("switch", 0, g)))  # fmt: skip
-row("clip", 3, "upcast real", lambda x, a, b: np.where(x < a, a, np.where(x > b, b, x)), _clip, "a where x < a, else b where x > b, else x",
-    gradient=_clip_gradient)  # fmt: skip
+row(
+    "second",
+    2,
+    "second",
+    lambda x, y: y,
+    lambda x, y: y,
+    "y, in the shape of both",
+    on_complex="same",
+    gradient=lambda g, xs, y: (None, g),
+)
+row(
+    "switch",
+    3,
+    "switch",
+    lambda x, a, b: np.where(x != 0, a, b),
+    lambda x, a, b: select(x.ne(0) if x.type is not I1 else x, a, b),
+    "a where x is not 0, else b",
+    on_complex="same",
+    gradient=lambda g, xs, y: (None, xs[0].scalar("switch", g, 0), xs[0].scalar("switch", 0, g)),
+)
+row(
+    "clip",
+    3,
+    "upcast real",
+    lambda x, a, b: np.where(x < a, a, np.where(x > b, b, x)),
+    _clip,
+    "a where x < a, else b where x > b, else x",
+    gradient=_clip_gradient,
+)
 
 
-row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(y == 0, x, product(x, y))),
+row(
+    "mul_without_zeros",
+    2,
+    "upcast",
+    lambda x, y: np.where(x == 0, y, np.where(y == 0, x, product(x, y))),
     lambda x, y: select(x.eq(0), y, select(y.eq(0), x, by_kind("mul", "and")(x, y))),
-    "y where x is 0, x where y is 0, else x y", on_complex="same", reduction="mul_without_zeros",
-    gradient=lambda g, xs, y: tuple(a.scalar("eq", 0).scalar("switch", 0, b.scalar("eq", 0).scalar("switch", g, g * b)) for a, b in (xs, xs[::-1])))  # fmt: skip
+    "y where x is 0, x where y is 0, else x y",
+    on_complex="same",
+    reduction="mul_without_zeros",
+    gradient=lambda g, xs, y: tuple(
+        a.scalar("eq", 0).scalar("switch", 0, b.scalar("eq", 0).scalar("switch", g, g * b))
+        for a, b in (xs, xs[::-1])
+    ),
+)
 
 
 # Parts of complex numbers
@@ -152,15 +247,55 @@ def _complex_tangent(tangents: Any, xs: Any, y: Any) -> Any:
     return re.scalar("complex", im)
 
 
-row("real", 1, "part", np.real, _part("real"), "the real part", on_complex="same", gradient=lambda g, xs, y: (g,),
-    by_parts=ByParts(lambda g, xs, y: (g.scalar("complex", 0.0),), lambda ts, xs, y: ts[0].scalar("real")))  # fmt: skip
-row("imag", 1, "part", np.imag, _part("imag"), "the imaginary part", on_complex="same", gradient=zeros,
-    by_parts=ByParts(lambda g, xs, y: ((g * 0.0).scalar("complex", g),), lambda ts, xs, y: ts[0].scalar("imag")))  # fmt: skip
-row("conj", 1, "conjugate", np.conjugate, lambda x: x if x.type.kind != "complex" else apply("complex", apply("real", x), -apply("imag", x)),
-    "the complex conjugate", on_complex="same", gradient=lambda g, xs, y: (g,),
-    by_parts=ByParts(lambda g, xs, y: (g.scalar("conj"),), lambda ts, xs, y: ts[0].scalar("conj")))  # fmt: skip
-row("complex", 2, "complex", SCALARS["complex"].numpy, lambda x, y: apply("complex", x, y), "x + i y",
-    gradient=zeros, by_parts=ByParts(lambda g, xs, y: (g.scalar("real"), g.scalar("imag")), _complex_tangent))  # fmt: skip
+row(
+    "real",
+    1,
+    "part",
+    np.real,
+    _part("real"),
+    "the real part",
+    on_complex="same",
+    gradient=lambda g, xs, y: (g,),
+    by_parts=ByParts(
+        lambda g, xs, y: (g.scalar("complex", 0.0),), lambda ts, xs, y: ts[0].scalar("real")
+    ),
+)
+row(
+    "imag",
+    1,
+    "part",
+    np.imag,
+    _part("imag"),
+    "the imaginary part",
+    on_complex="same",
+    gradient=zeros,
+    by_parts=ByParts(
+        lambda g, xs, y: ((g * 0.0).scalar("complex", g),), lambda ts, xs, y: ts[0].scalar("imag")
+    ),
+)
+row(
+    "conj",
+    1,
+    "conjugate",
+    np.conjugate,
+    lambda x: (
+        x if x.type.kind != "complex" else apply("complex", apply("real", x), -apply("imag", x))
+    ),
+    "the complex conjugate",
+    on_complex="same",
+    gradient=lambda g, xs, y: (g,),
+    by_parts=ByParts(lambda g, xs, y: (g.scalar("conj"),), lambda ts, xs, y: ts[0].scalar("conj")),
+)
+row(
+    "complex",
+    2,
+    "complex",
+    SCALARS["complex"].numpy,
+    lambda x, y: apply("complex", x, y),
+    "x + i y",
+    gradient=zeros,
+    by_parts=ByParts(lambda g, xs, y: (g.scalar("real"), g.scalar("imag")), _complex_tangent),
+)
 
 
 # Casts: one operation for each element type, its rule made from the attribute `dtype`
@@ -178,4 +313,13 @@ def cast_to(element: ElementType) -> ScalarOp:
     return replace(SCALAR_OPS["cast"], rule=rule)
 
 
-row("cast", 1, "same", np.asarray, lambda x: x, "x in the element type dtype", on_complex="same", gradient=lambda g, xs, y: (g,))  # fmt: skip
+row(
+    "cast",
+    1,
+    "same",
+    np.asarray,
+    lambda x: x,
+    "x in the element type dtype",
+    on_complex="same",
+    gradient=lambda g, xs, y: (g,),
+)

@@ -1,13 +1,14 @@
 """Complex arithmetic on pairs of real expressions: quotient, magnitude, angle and order.
 
-Sums and products are those of index notation."""
+Sums and products are those of index notation.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.types import C64, F32, F64, ElementType
-from ..notation.expressions import Expr, apply as f, cast, constant, select
+from ..kernel_ir.expressions import Expr, apply as f, cast, constant, select
+from ..types.tensor_types import C64, F32, F64, ElementType
 from .formula_blocks import INF
 
 
@@ -47,7 +48,9 @@ class Z:
         return Z(self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re)
 
     def __truediv__(self, other: Z) -> Z:
-        """NumPy's quotient, by the larger part of the divisor first, so that its square does not overflow."""
+        """NumPy's quotient, by the larger part of the divisor first, so that its square does not
+        overflow.
+        """
         (a, b), (c, d) = (self.re, self.im), (other.re, other.im)
         size = f("abs", c)
         wide, zero = size >= f("abs", d), c.eq(0) & d.eq(0)

@@ -1,11 +1,13 @@
 """Theano's functions of complex numbers, computed in f64, also for complex<f32>.
 
-Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not overflow."""
+Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not
+overflow.
+"""
 
 import math
 
-from ..ir.types import F64
-from ..notation.expressions import Expr, apply as f, constant, select
+from ..kernel_ir.expressions import Expr, apply as f, constant, select
+from ..types.tensor_types import F64
 from .complex_arithmetic import Z, absolute, angle
 from .formula_blocks import INF, LN2, LN10
 
@@ -216,7 +218,9 @@ def arccos(z: Z) -> Z:
 
 
 def arccosh(z: Z) -> Z:
-    """arccos z, turned to where the real part is not below 0; where nothing is known of the imaginary part, neither is its sign."""
+    """arccos z, turned to where the real part is not below 0; where nothing is known of the
+    imaginary part, neither is its sign.
+    """
     found = arccos(z)
     return Z(f("abs", found.im), _signed(found.re, z.im))
 

@@ -1,17 +1,21 @@
 """Common parts of the dialect's operators: dimensions declared to be 1, and axes to reduce."""
 
-from ..ir.sizes import Dim, Given, Shape, certainly, same_size
-from ..notation.expressions import ZERO, Expr, Index
+from ..kernel_ir.expressions import ZERO, Expr, Index
 from ..spec.broadcasting import aligned, all_equal
+from ..types.sizes import Dim, Given, Shape, certainly, same_size
 
 
 def is_broadcastable(dim: Dim) -> bool:
-    """Test whether a size was declared to be 1; a size that is 1 at run time only does not count."""
+    """Test whether a size was declared to be 1; a size that is 1 at run time only does not
+    count.
+    """
     return same_size(dim, 1) and not isinstance(dim, Given)
 
 
 def joined(*sizes: Dim) -> Dim:
-    """The size of the result where these meet: a known one that does not stretch, before one that is not known, before 1."""
+    """The size of the result where these meet: a known one that does not stretch, before one that
+    is not known, before 1.
+    """
     strict = [d for d in sizes if not is_broadcastable(d)]
     return next((d for d in strict if isinstance(d, int)), strict[0] if strict else 1)
 
@@ -30,7 +34,9 @@ def reduced(axis: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
 
 
 def sizes_agree(*shapes: Shape) -> bool:
-    """Test whether sizes of one axis are equal, or declared to be 1; raises Undecided for unknown sizes."""
+    """Test whether sizes of one axis are equal, or declared to be 1; raises Undecided for unknown
+    sizes.
+    """
     strict = ([d for d in sizes if not is_broadcastable(d)] for sizes in aligned(*shapes))
     return all_equal((sizes[0], d) for sizes in strict for d in sizes[1:])
 

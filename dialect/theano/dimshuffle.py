@@ -4,17 +4,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..ir.types import TensorType
-from ..notation.expressions import ZERO, Element, Expr, Tensor, axes
-from ..spec.op import C, Operator, T, operator
+from ..kernel_ir.expressions import ZERO, Element, Expr, Tensor, axes
+from ..spec.operator import C, Operator, T, operator
+from ..types.tensor_types import TensorType
 from .dimensions import is_broadcastable
 
 
 @operator
 class Dimshuffle(Operator[T]):
-    """Y[d...] = X[e...], where e_j = d_i for new_order[i] = j; "x" inserts a dimension of size 1.   (DimShuffle)
+    """Y[d...] = X[e...], where e_j = d_i for new_order[i] = j; "x" inserts a dimension of size 1.
+    (DimShuffle)
 
-    A dimension that is not in new_order is dropped, which its type has to say is 1. An index map: nothing is copied."""
+    A dimension that is not in new_order is dropped, which its type has to say is 1. An index map:
+    nothing is copied.
+    """
 
     x: T
     new_order: tuple[int | Literal["x"], ...]
@@ -27,23 +30,50 @@ class Dimshuffle(Operator[T]):
         "dropped": lambda o: tuple(j for j in range(o.x.rank) if j not in o.new_order),
     }
     constraints = (
-        C(1, "new_order is in [0, N), or 'x'", lambda o: all(0 <= j < o.x.rank for j in o.kept()), at="new_order"),
-        C(2, "no index repeats in new_order", lambda o: len(set(o.kept())) == len(o.kept()), at="new_order"),
-        C(3, "input_broadcastable has N entries",
+        C(
+            1,
+            "new_order is in [0, N), or 'x'",
+            lambda o: all(0 <= j < o.x.rank for j in o.kept()),
+            at="new_order",
+        ),
+        C(
+            2,
+            "no index repeats in new_order",
+            lambda o: len(set(o.kept())) == len(o.kept()),
+            at="new_order",
+        ),
+        C(
+            3,
+            "input_broadcastable has N entries",
             lambda o: o.input_broadcastable is None or len(o.input_broadcastable) == o.x.rank,
-            at="input_broadcastable"),
-        C(4, "dimensions are broadcastable where input_broadcastable says so",
-            lambda o: all(is_broadcastable(n) for n, b in zip(o.x.shape, o.input_broadcastable or (), strict=False) if b),
-            at="input_broadcastable"),
-        C(5, "dropped dimensions of shape(x) are declared to be 1", lambda o: o.drops_ones(), at="new_order"),
-    )  # fmt: skip
+            at="input_broadcastable",
+        ),
+        C(
+            4,
+            "dimensions are broadcastable where input_broadcastable says so",
+            lambda o: all(
+                is_broadcastable(n)
+                for n, b in zip(o.x.shape, o.input_broadcastable or (), strict=False)
+                if b
+            ),
+            at="input_broadcastable",
+        ),
+        C(
+            5,
+            "dropped dimensions of shape(x) are declared to be 1",
+            lambda o: o.drops_ones(),
+            at="new_order",
+        ),
+    )
     example = '%x {new_order = [1, "x", 0]}', "%x: 2x3xf32", "3x1x2xf32"
 
     def kept(self: Any) -> list[int]:
         return [j for j in self.new_order if j != "x"]
 
     def drops_ones(self: Any) -> bool:
-        """Test whether the dropped dimensions have size 1 and, if `input_broadcastable` is given, are marked there."""
+        """Test whether the dropped dimensions have size 1 and, if `input_broadcastable` is given,
+        are marked there.
+        """
         said = self.input_broadcastable or (True,) * self.x.rank
         return all(
             is_broadcastable(n) and said[j]

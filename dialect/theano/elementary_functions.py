@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..notation.expressions import Expr, apply, select
-from ..notation.reference_functions import precise
-from ..notation.scalar_functions import SCALARS
+from ..kernel_ir.expressions import Expr, apply, select
+from ..kernel_ir.scalar_functions import SCALARS
+from ..kernel_ir.scalar_references import precise
 from . import complex_functions as c
 from .complex_arithmetic import angle
 from .formula_blocks import LN2, LN10, by_table
@@ -54,8 +54,16 @@ _FUNCTIONS: dict[str, tuple[str, Any, Callable[[Any, Any, Any], Any]]] = {
 
 
 for _name, (_real, _on_complex, _derivative) in _FUNCTIONS.items():
-    row(_name, 1, "float", _exactly(getattr(np, _name)), by_table(_real)[1], f"{_name} of x",
-        on_complex=_on_complex, gradient=of_one(_derivative))  # fmt: skip
+    row(
+        _name,
+        1,
+        "float",
+        _exactly(getattr(np, _name)),
+        by_table(_real)[1],
+        f"{_name} of x",
+        on_complex=_on_complex,
+        gradient=of_one(_derivative),
+    )
 
 
 def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
@@ -72,10 +80,24 @@ row(
     "the angle of the point (y, x)",
     gradient=_arctan2_gradient,
 )
-row("deg2rad", 1, "float real", precise(np.deg2rad), lambda x: x * (math.pi / 180), "degrees in radians",
-    gradient=lambda g, xs, y: (g * (math.pi / 180),))  # fmt: skip
-row("rad2deg", 1, "float real", precise(np.rad2deg), lambda x: x * (180 / math.pi), "radians in degrees",
-    gradient=lambda g, xs, y: (g * (180 / math.pi),))  # fmt: skip
+row(
+    "deg2rad",
+    1,
+    "float real",
+    precise(np.deg2rad),
+    lambda x: x * (math.pi / 180),
+    "degrees in radians",
+    gradient=lambda g, xs, y: (g * (math.pi / 180),),
+)
+row(
+    "rad2deg",
+    1,
+    "float real",
+    precise(np.rad2deg),
+    lambda x: x * (180 / math.pi),
+    "radians in degrees",
+    gradient=lambda g, xs, y: (g * (180 / math.pi),),
+)
 
 
 row(
@@ -86,8 +108,14 @@ row(
     "1 / (1 + exp(-x))",
     gradient=lambda g, xs, y: (g * y * (1 - y),),
 )
-row("softplus", 1, "float real", *by_table("softplus"), "log(1 + exp(x))",
-    gradient=of_one(lambda g, x, y: g * x.scalar("sigmoid")))  # fmt: skip
+row(
+    "softplus",
+    1,
+    "float real",
+    *by_table("softplus"),
+    "log(1 + exp(x))",
+    gradient=of_one(lambda g, x, y: g * x.scalar("sigmoid")),
+)
 
 
 # Polar coordinates
@@ -127,9 +155,27 @@ def _turn(x: Any) -> Any:
     return (-im / square).scalar("complex", re / square)
 
 
-row("angle", 1, "angle", np.angle, _angle, "the angle of x in the complex plane, as f64", on_complex=angle,
+row(
+    "angle",
+    1,
+    "angle",
+    np.angle,
+    _angle,
+    "the angle of x in the complex plane, as f64",
+    on_complex=angle,
     gradient=lambda g, xs, y: (None,),
-    by_parts=ByParts(lambda g, xs, y: (g * _turn(xs[0]),), lambda ts, xs, y: (ts[0] * _turn(xs[0]).scalar("conj")).scalar("real")))  # fmt: skip
-row("complex_from_polar", 2, "complex", _polar_exactly,
-    lambda x, y: apply("complex", x * apply("cos", y), x * apply("sin", y)), "x (cos y + i sin y)", gradient=lambda g, xs, y: (None, None),
-    by_parts=ByParts(_polar_gradient, _polar_tangent))  # fmt: skip
+    by_parts=ByParts(
+        lambda g, xs, y: (g * _turn(xs[0]),),
+        lambda ts, xs, y: (ts[0] * _turn(xs[0]).scalar("conj")).scalar("real"),
+    ),
+)
+row(
+    "complex_from_polar",
+    2,
+    "complex",
+    _polar_exactly,
+    lambda x, y: apply("complex", x * apply("cos", y), x * apply("sin", y)),
+    "x (cos y + i sin y)",
+    gradient=lambda g, xs, y: (None, None),
+    by_parts=ByParts(_polar_gradient, _polar_tangent),
+)

@@ -1,16 +1,18 @@
-"""`theano.elemwise`: a scalar operation on tensors, broadcast along the dimensions that are declared to be 1."""
+"""`theano.elemwise`: a scalar operation on tensors, broadcast along the dimensions that are
+declared to be 1.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.sizes import Dim
-from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
-from ..notation.expressions import Element, Tensor, axes
-from ..program.builder import Node
+from ..ir.builder import Node
+from ..kernel_ir.expressions import Element, Tensor, axes
 from ..spec.broadcasting import aligned
-from ..spec.op import C, Operator, T, operator
+from ..spec.operator import C, Operator, T, operator
+from ..types.sizes import Dim
+from ..types.tensor_types import BY_DTYPE, I1, ElementType, TensorType
 from .algebraic_identities import simplified
 from .compare_select_cast import cast_to
 from .dimensions import first_clash, is_broadcastable, joined, sizes_agree, source
@@ -19,7 +21,9 @@ from .scalar_op import SCALAR_OPS, ScalarOp
 
 @dataclass(frozen=True, eq=False)
 class Broadcasting(Operator[T]):
-    """The family of operations on elements of operands that are repeated along the dimensions that their types say are 1."""
+    """The family of operations on elements of operands that are repeated along the dimensions that
+    their types say are 1.
+    """
 
     xs: tuple[T, ...]
 
@@ -39,7 +43,9 @@ class Broadcasting(Operator[T]):
         return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
 
     def summed(self: Any, cotangents: Any) -> list[Any]:
-        """The cotangents of the operands, summed over the dimensions along which these were repeated."""
+        """The cotangents of the operands, summed over the dimensions along which these were
+        repeated.
+        """
         return [
             d.sum_to(x) if isinstance(d, Node) else d
             for d, x in zip(cotangents, self.xs, strict=True)
@@ -48,11 +54,14 @@ class Broadcasting(Operator[T]):
 
 @operator
 class Elemwise(Broadcasting[T]):
-    """Y[d...] = scalar_op of the operands at d..., each computed in the result's type.   (tensor.elemwise, Elemwise)
+    """Y[d...] = scalar_op of the operands at d..., each computed in the result's type.
+    (tensor.elemwise, Elemwise)
 
-    Operands of lower rank are completed on the left. An operand is repeated along the dimensions that its type says are 1;
-    a size that is not known does not stretch, even if it turns out to be 1. `inplace_pattern = {0 = n}` lets the result
-    take the storage of operand n. `cast` takes the element type `dtype`."""
+    Operands of lower rank are completed on the left. An operand is repeated along the dimensions
+    that its type says are 1; a size that is not known does not stretch, even if it turns out to be
+    1. `inplace_pattern = {0 = n}` lets the result take the storage of operand n. `cast` takes the
+    element type `dtype`.
+    """
 
     scalar_op: str
     inplace_pattern: dict[int, int] | None = None
@@ -65,17 +74,44 @@ class Elemwise(Broadcasting[T]):
         "target": lambda o: o.xs[o.target],
     }
     constraints = (
-        C(1, "scalar_op is a scalar operation of Theano", lambda o: o.scalar_op in SCALAR_OPS, "scalar_op", SCALAR_OPS),
+        C(
+            1,
+            "scalar_op is a scalar operation of Theano",
+            lambda o: o.scalar_op in SCALAR_OPS,
+            "scalar_op",
+            SCALAR_OPS,
+        ),
         C(2, "operands = arity of scalar_op", lambda o: o.xs and o.op.arity in (None, len(o.xs))),
-        C(3, "dtype is given for cast, and only there", lambda o: (o.dtype is None) == (o.scalar_op != "cast")),
+        C(
+            3,
+            "dtype is given for cast, and only there",
+            lambda o: (o.dtype is None) == (o.scalar_op != "cast"),
+        ),
         C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),
-        C(5, "sizes that meet are equal, or declared to be 1", lambda o: sizes_agree(*(x.shape for x in o.xs))),
-        C(6, "inplace_pattern maps result 0 to an operand", 
-            lambda o: all(k == 0 and 0 <= v < len(o.xs) for k, v in (o.inplace_pattern or {}).items()), at="inplace_pattern"),
-        C(7, "in place, the element type of target is that of result",
-            lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
-        C(8, "in place, the shape of target is that of result", lambda o: o.target is None or o.covers()),
-    )  # fmt: skip
+        C(
+            5,
+            "sizes that meet are equal, or declared to be 1",
+            lambda o: sizes_agree(*(x.shape for x in o.xs)),
+        ),
+        C(
+            6,
+            "inplace_pattern maps result 0 to an operand",
+            lambda o: all(
+                k == 0 and 0 <= v < len(o.xs) for k, v in (o.inplace_pattern or {}).items()
+            ),
+            at="inplace_pattern",
+        ),
+        C(
+            7,
+            "in place, the element type of target is that of result",
+            lambda o: o.target is None or o.xs[o.target].element is o.infer().element,
+        ),
+        C(
+            8,
+            "in place, the shape of target is that of result",
+            lambda o: o.target is None or o.covers(),
+        ),
+    )
     example = '%z = %x, %y {scalar_op = "add"}', "%x: 2x3xf64, %y: 3xf32", "2x3xf64"
 
     @property
@@ -122,14 +158,18 @@ class Elemwise(Broadcasting[T]):
         )
 
     def constant_folding(self: Any) -> bool:
-        """Test whether to fold by Theano's `python_constant_folding`, scalars of few operands, or as any operator."""
+        """Test whether to fold by Theano's `python_constant_folding`, scalars of few operands, or
+        as any operator.
+        """
         return (self.infer().rank == 0 and len(self.xs) < 32) or super().constant_folding()
 
     def simplified(self: Any, definition: Any) -> Any:
         return simplified(self, definition) or self._repeated_late(definition)
 
     def _repeated_late(self: Any, definition: Any) -> Any:
-        """second(%a, %b) among the operands as %b, where another operand already has the result's shape."""
+        """second(%a, %b) among the operands as %b, where another operand already has the result's
+        shape.
+        """
         shape = self.map(lambda x: x.known_type).infer().with_element(I1).key
         whole = [n for n, x in enumerate(self.xs) if x.known_type.with_element(I1).key == shape]
         for n, x in enumerate(self.xs):

@@ -1,12 +1,14 @@
-"""Building blocks of function formulas: rows of the scalar table by name, polynomials, the sine of multiples of π."""
+"""Building blocks of function formulas: rows of the scalar table by name, polynomials, the sine of
+multiples of π.
+"""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.types import F64
-from ..notation.expressions import Expr, apply, select
-from ..notation.scalar_functions import SCALARS
+from ..kernel_ir.expressions import Expr, apply, select
+from ..kernel_ir.scalar_functions import SCALARS
+from ..types.tensor_types import F64
 
 LN2, LN10 = math.log(2), math.log(10)
 INF = math.inf
@@ -27,7 +29,9 @@ def sine_of_pi(x: Expr) -> Expr:
 
 
 def polynomial_sine(x: Expr, quarters: int) -> Expr:
-    """sin(x), or cos(x) where it is to be a quarter of a turn ahead, for |x| <= π/2: there is no far x to look for."""
+    """sin(x), or cos(x) where it is to be a quarter of a turn ahead, for |x| <= π/2: there is no
+    far x to look for.
+    """
     taylor = tuple((-1) ** n / math.factorial(2 * n + 1 - quarters) for n in range(13))
     found = polynomial(x * x, taylor)
     return found if quarters else x * found

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import F64
-from ..notation.expressions import Expr, apply, constant, select
-from ..notation.reference_functions import by_element
+from ..kernel_ir.expressions import Expr, apply, constant, select
+from ..kernel_ir.scalar_references import by_element
+from ..types.tensor_types import F64
 from . import complex_arithmetic as c, complex_functions, polynomial_coefficients as k
 from .complex_arithmetic import Z
-from .error_functions import in_f64, real_or
+from .erf import in_f64, real_or
 from .formula_blocks import INF, polynomial, sine_of_pi
 from .scalar_op import of_one, row
 
@@ -65,7 +65,9 @@ def gammaln(x: Expr) -> Expr:
 
 
 def _gamma_of_positive(x: Expr) -> Expr:
-    """Stirling's formula at x + 12, divided by the factors between; its power in two halves, which do not overflow."""
+    """Stirling's formula at x + 12, divided by the factors between; its power in two halves, which
+    do not overflow.
+    """
     shifted = x < float(SHIFT)
     z = select(shifted, x + float(SHIFT), x)
     half = apply("pow", z, (z - 0.5) * 0.5)
@@ -116,7 +118,9 @@ def complex_gamma(z: Z) -> Z:
 
 
 def psi(x: Expr) -> Expr:
-    """The derivative of log Γ: its series at x + 12 less the reciprocals between; below 0 by reflection."""
+    """The derivative of log Γ: its series at x + 12 less the reciprocals between; below 0 by
+    reflection.
+    """
     negative = x <= 0.0
     y = select(negative, 1.0 - x, x)
     shifted = y < float(SHIFT)
@@ -240,12 +244,35 @@ def _psi_gradient(g: Any, x: Any, y: Any) -> Any:
     return g * x.scalar("tri_gamma")
 
 
-row("gamma", 1, "float", real_or(by_element(exact_gamma), _exact_complex_gamma), in_f64(gamma), "Γ(x)",
-    on_complex=complex_gamma, gradient=of_one(lambda g, x, y: g * y * x.scalar("psi")))  # fmt: skip
-row("gammaln", 1, "float real", by_element(_exact_gammaln), in_f64(gammaln), "log |Γ(x)|",
-    gradient=of_one(lambda g, x, y: g * x.scalar("psi")))  # fmt: skip
-row("psi", 1, "float", real_or(by_element(_exact_psi), _exact_complex_psi),
-    in_f64(psi), "the derivative of gammaln", on_complex=complex_psi, gradient=of_one(_psi_gradient))  # fmt: skip
+row(
+    "gamma",
+    1,
+    "float",
+    real_or(by_element(exact_gamma), _exact_complex_gamma),
+    in_f64(gamma),
+    "Γ(x)",
+    on_complex=complex_gamma,
+    gradient=of_one(lambda g, x, y: g * y * x.scalar("psi")),
+)
+row(
+    "gammaln",
+    1,
+    "float real",
+    by_element(_exact_gammaln),
+    in_f64(gammaln),
+    "log |Γ(x)|",
+    gradient=of_one(lambda g, x, y: g * x.scalar("psi")),
+)
+row(
+    "psi",
+    1,
+    "float",
+    real_or(by_element(_exact_psi), _exact_complex_psi),
+    in_f64(psi),
+    "the derivative of gammaln",
+    on_complex=complex_psi,
+    gradient=of_one(_psi_gradient),
+)
 row(
     "tri_gamma",
     1,

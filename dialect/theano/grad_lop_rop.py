@@ -1,12 +1,14 @@
-"""Derivatives of functions: `theano.l_op`, `theano.r_op` and `theano.grad`, which a pass expands into ordinary operations."""
+"""Derivatives of functions: `theano.l_op`, `theano.r_op` and `theano.grad`, which a pass expands
+into ordinary operations.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..builtin import Calling
-from ..ir.types import F64, TensorType, Type
 from ..spec.broadcasting import all_of, same_shape
-from ..spec.op import C, T, operator
+from ..spec.operator import C, T, operator
+from ..types.tensor_types import F64, TensorType, Type
 
 
 def tangent_type(type: Any) -> TensorType:
@@ -21,7 +23,9 @@ def fits(seed: Type, value: Type) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Derivative(Calling[T]):
-    """The family of derivatives of `callee` with respect to some of its arguments, all of them without `wrt`."""
+    """The family of derivatives of `callee` with respect to some of its arguments, all of them
+    without `wrt`.
+    """
 
     wrt: tuple[int, ...] | None = None
 
@@ -36,10 +40,27 @@ class Derivative(Calling[T]):
     }
     constraints: ClassVar[tuple[C, ...]] = (
         C(1, "wrt in [0, arguments), without repeating", lambda o: o.wrt_is_in_range(), at="wrt"),
-        C(2, "given = wanted: as many seeds after the arguments", lambda o: len(o.seeds()) == len(o.seeded())),
-        C(3, "a seed has the shape of its value, unlike a_seed", lambda o: all_of((lambda s=s, t=t: fits(s, t)) for s, t in zip(o.seeds(), o.seeded(), strict=True))),
-        C(4, "a seed is complex only where its value is", lambda o: all(s.element.kind != "complex" or t.element.kind == "complex" for s, t in zip(o.seeds(), o.seeded(), strict=True))),
-    )  # fmt: skip
+        C(
+            2,
+            "given = wanted: as many seeds after the arguments",
+            lambda o: len(o.seeds()) == len(o.seeded()),
+        ),
+        C(
+            3,
+            "a seed has the shape of its value, unlike a_seed",
+            lambda o: all_of(
+                (lambda s=s, t=t: fits(s, t)) for s, t in zip(o.seeds(), o.seeded(), strict=True)
+            ),
+        ),
+        C(
+            4,
+            "a seed is complex only where its value is",
+            lambda o: all(
+                s.element.kind != "complex" or t.element.kind == "complex"
+                for s, t in zip(o.seeds(), o.seeded(), strict=True)
+            ),
+        ),
+    )
 
     def passed(self, count: int) -> tuple[T, ...]:
         return self.arguments[:count]
@@ -86,10 +107,12 @@ func @main(%x: tensor<3xf64>, %{seed}: tensor<3xf64>) -> tensor<3xf64> {{
 
 @operator
 class LOp(Derivative[T]):
-    """The cotangents of arguments of callee, from those of its results, which stand after the arguments: v ↦ v J.   (L_op)
+    """The cotangents of arguments of callee, from those of its results, which stand after the
+    arguments: v ↦ v J.   (L_op)
 
-    Cotangents of integers are f64; one that no result depends on gets zeros. The cotangent of a complex x + i y is
-    dL/dx + i dL/dy."""
+    Cotangents of integers are f64; one that no result depends on gets zeros. The cotangent of a
+    complex x + i y is dL/dx + i dL/dy.
+    """
 
     name = "theano.l_op"
 
@@ -98,7 +121,9 @@ class LOp(Derivative[T]):
 
 @operator
 class ROp(Derivative[T]):
-    """The tangents of the results of callee, from those of its arguments, which stand after them: u ↦ J u.   (R_op)"""
+    """The tangents of the results of callee, from those of its arguments, which stand after them: u
+    ↦ J u.   (R_op)
+    """
 
     name = "theano.r_op"
 
@@ -117,8 +142,17 @@ class Grad(Derivative[T]):
 
     constraints = (
         *(c for c in Derivative.constraints if c.number < 3),  # it takes no seeds
-        C(3, "callee has one result, a float of rank 0", lambda o: len(o.signature[1]) == 1 and not o.signature[1][0].array_shape and o.signature[1][0].element.kind == "float", at="callee"),
-    )  # fmt: skip
+        C(
+            3,
+            "callee has one result, a float of rank 0",
+            lambda o: (
+                len(o.signature[1]) == 1
+                and not o.signature[1][0].array_shape
+                and o.signature[1][0].element.kind == "float"
+            ),
+            at="callee",
+        ),
+    )
     example = """
         func @f(%x: tensor<3xf64>) -> tensor<f64> {
           %y = theano.elemwise %x {scalar_op = "sqr"}

@@ -1,12 +1,14 @@
-"""The incomplete gamma functions of Theano, in f64: gammainc, gammaincc, gammal, gammau and chi2sf."""
+"""The incomplete gamma functions of Theano, in f64: gammainc, gammaincc, gammal, gammau and
+chi2sf.
+"""
 
 import math
 from typing import Any
 
-from ..ir.types import F64
-from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
-from ..notation.reference_functions import by_element
-from .error_functions import in_f64
+from ..kernel_ir.expressions import Expr, Index, apply, cast, constant, select, total
+from ..kernel_ir.scalar_references import by_element
+from ..types.tensor_types import F64
+from .erf import in_f64
 from .formula_blocks import INF, polynomial
 from .gamma import exact_gamma, gamma, gammaln, gammaln_of_1_and, stirling
 from .incomplete_gamma_reference import TEMME, exact_incomplete
@@ -25,7 +27,9 @@ def gammaincc(a: Expr, x: Expr) -> Expr:
 
 
 def _parts(a: Expr, x: Expr) -> tuple[Expr, Expr]:
-    """The regularised integrals of t^(a-1) exp(-t) below and above x. Of order 0 all is below; infinitely far nothing is left."""
+    """The regularised integrals of t^(a-1) exp(-t) below and above x. Of order 0 all is below;
+    infinitely far nothing is left.
+    """
     good = (a > 0.0) & (a < INF) & (x > 0.0) & (x < INF)
     order, end = select(good, a, 1.0), select(good, x, 1.0)
     few = order < LARGE
@@ -44,9 +48,10 @@ def _parts(a: Expr, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _by_area(order: Expr, end: Expr) -> tuple[Expr, Expr]:
-    """The density of the gamma distribution of order a + 2, integrated from 0 to x or from x on; that of a itself, from x on,
-    where it has no pole to come near to. The nodes approach the ends double exponentially, so that the trapezoidal rule is
-    exact to the last digits."""
+    """The density of the gamma distribution of order a + 2, integrated from 0 to x or from x on;
+    that of a itself, from x on, where it has no pole to come near to. The nodes approach the ends
+    double exponentially, so that the trapezoidal rule is exact to the last digits.
+    """
     direct = (order < 1.0) & (end >= 1.5)
     high = order + 2.0
     below = (end < high) & ~direct
@@ -75,7 +80,9 @@ def _by_area(order: Expr, end: Expr) -> tuple[Expr, Expr]:
 
 
 def _distribution(order: Expr, t: Expr) -> Expr:
-    """t^a exp(-t) / Γ(a + 1); of higher orders by Stirling's formula, so that nothing large cancels."""
+    """t^a exp(-t) / Γ(a + 1); of higher orders by Stirling's formula, so that nothing large
+    cancels.
+    """
     high = order >= 8.0
     small, large = select(high, 1.0, order), select(high, order, 8.0)
     few = (
@@ -142,13 +149,39 @@ def _chi2sf_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 
 
 _INCOMPLETE: tuple[tuple[str, Any, Any, int, Any, str], ...] = (
-    ("gammainc", lambda a, x: exact_incomplete(a, x)[0], gammainc, 1, _regular, "the share of Γ(a) that lies below x"),
-    ("gammaincc", lambda a, x: exact_incomplete(a, x)[1], gammaincc, -1, _regular, "the share of Γ(a) that lies above x"),
-    ("gammal", lambda a, x: exact_incomplete(a, x)[0] * exact_gamma(a), lambda a, x: gammainc(a, x) * gamma(a), 1, _density,
-     "the part of Γ(a) below x"),
-    ("gammau", lambda a, x: exact_incomplete(a, x)[1] * exact_gamma(a), lambda a, x: gammaincc(a, x) * gamma(a), -1, _density,
-     "the part of Γ(a) above x"),
-)  # fmt: skip
+    (
+        "gammainc",
+        lambda a, x: exact_incomplete(a, x)[0],
+        gammainc,
+        1,
+        _regular,
+        "the share of Γ(a) that lies below x",
+    ),
+    (
+        "gammaincc",
+        lambda a, x: exact_incomplete(a, x)[1],
+        gammaincc,
+        -1,
+        _regular,
+        "the share of Γ(a) that lies above x",
+    ),
+    (
+        "gammal",
+        lambda a, x: exact_incomplete(a, x)[0] * exact_gamma(a),
+        lambda a, x: gammainc(a, x) * gamma(a),
+        1,
+        _density,
+        "the part of Γ(a) below x",
+    ),
+    (
+        "gammau",
+        lambda a, x: exact_incomplete(a, x)[1] * exact_gamma(a),
+        lambda a, x: gammaincc(a, x) * gamma(a),
+        -1,
+        _density,
+        "the part of Γ(a) above x",
+    ),
+)
 for _name, _exact, _formula, _sign, _weight, _doc in _INCOMPLETE:
     row(
         _name,
@@ -159,6 +192,12 @@ for _name, _exact, _formula, _sign, _weight, _doc in _INCOMPLETE:
         _doc,
         gradient=_incomplete(_sign, _weight),
     )
-row("chi2sf", 2, "probability", by_element(lambda x, d: 1.0 if x <= 0 < d else exact_incomplete(d / 2, x / 2)[1]),
+row(
+    "chi2sf",
+    2,
+    "probability",
+    by_element(lambda x, d: 1.0 if x <= 0 < d else exact_incomplete(d / 2, x / 2)[1]),
     in_f64(lambda x, d: select((x <= 0.0) & (d > 0.0), 1.0, gammaincc(d * 0.5, x * 0.5))),
-    "the probability that a chi-squared variable of y degrees of freedom exceeds x", gradient=_chi2sf_gradient)  # fmt: skip
+    "the probability that a chi-squared variable of y degrees of freedom exceeds x",
+    gradient=_chi2sf_gradient,
+)

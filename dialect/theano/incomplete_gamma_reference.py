@@ -1,4 +1,6 @@
-"""References of the incomplete gamma functions: a series and a fraction of as many terms as they need."""
+"""References of the incomplete gamma functions: a series and a fraction of as many terms as they
+need.
+"""
 
 import math
 
@@ -23,7 +25,9 @@ TEMME = (
 
 
 def exact_incomplete(a: float, x: float) -> tuple[float, float]:
-    """P and Q: by the power series below a + 1, else by the continued fraction; of very high orders, by the normal distribution."""
+    """P and Q: by the power series below a + 1, else by the continued fraction; of very high
+    orders, by the normal distribution.
+    """
     if not (a >= 0 and x >= 0) or a == x == 0 or a == x == math.inf:
         return math.nan, math.nan
     if x == 0 or math.isinf(a):

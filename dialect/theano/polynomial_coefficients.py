@@ -1,7 +1,9 @@
-"""Coefficients of the special functions' polynomials, from the constant term up, good to f64's last digit or nearly.
+"""Coefficients of the special functions' polynomials, from the constant term up, good to f64's last
+digit or nearly.
 
-Chebyshev interpolants of 60 digit values, cut where the terms fall below 2^-58 of the largest, as powers of t in [-1, 1].
-`special`, `gamma` and `bessel` say which function of t each one is."""
+Chebyshev interpolants of 60 digit values, cut where the terms fall below 2^-58 of the largest, as
+powers of t in [-1, 1]. `special`, `gamma` and `bessel` say which function of t each one is.
+"""
 
 # fmt: off
 ERFINV_NEAR = (

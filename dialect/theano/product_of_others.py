@@ -1,13 +1,15 @@
-"""`theano.product_of_others`: the derivative of a product, correct for zero factors, also in derivatives of it."""
+"""`theano.product_of_others`: the derivative of a product, correct for zero factors, also in
+derivatives of it.
+"""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import I64
-from ..notation.expressions import Expr, Index, Tensor, as_index, axes, constant
-from ..notation.loops import (
+from ..ir.builder import Node
+from ..kernel_ir.expressions import Expr, Index, Tensor, as_index, axes, constant
+from ..kernel_ir.loops import (
     Alloc,
     Block,
     Store,
@@ -17,16 +19,19 @@ from ..notation.loops import (
     substitute_block,
     update,
 )
-from ..program.builder import Node
-from ..spec.op import C, Operator, T, operator
+from ..spec.operator import C, Operator, T, operator
+from ..types.tensor_types import I64
 from .dimensions import are_distinct, axes_exist, reduced
 
 
 @operator
 class ProductOfOthers(Operator[T]):
-    """Y[d...] = Π X[e...] over all e that differ from d, but only in `axis`.   (the derivative of Prod)
+    """Y[d...] = Π X[e...] over all e that differ from d, but only in `axis`.   (the derivative of
+    Prod)
 
-    The product of the factors before X[d...], by that of those behind it, folded from the last one; a zero is 0.0."""
+    The product of the factors before X[d...], by that of those behind it, folded from the last one;
+    a zero is 0.0.
+    """
 
     x: T
     axis: tuple[int, ...] | None = None
@@ -70,7 +75,9 @@ class ProductOfOthers(Operator[T]):
         return nested([i for j, i in enumerate(d) if j not in over], body)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """The cotangent of factor i, by the number of zeros: Σ over j ≠ i of g_j times the product of all but i and j."""
+        """The cotangent of factor i, by the number of zeros: Σ over j ≠ i of g_j times the product
+        of all but i and j.
+        """
         (g,), over = cotangents, self.over()
         zeros, count, nonzero = self.counted()
         product = nonzero.with_ones(over)

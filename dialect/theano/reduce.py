@@ -1,4 +1,6 @@
-"""Theano's reductions, by commutative and associative scalar operations, with accumulator types of their own."""
+"""Theano's reductions, by commutative and associative scalar operations, with accumulator types of
+their own.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,13 +8,13 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from ..ir.types import I1, ElementType, TensorType, compute_type, element_of
-from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
-from ..notation.reduce_in_order import reduce_in_order
-from ..notation.reference_functions import largest, smallest
-from ..notation.traverse import substitute
+from ..kernel_ir.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
+from ..kernel_ir.reduce_in_order import reduce_in_order
+from ..kernel_ir.scalar_references import largest, smallest
+from ..kernel_ir.traverse import substitute
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, declare, operator
+from ..spec.operator import C, Operator, T, declare, operator
+from ..types.tensor_types import I1, ElementType, TensorType, compute_type, element_of
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 from .wrapping_casts import cast_to_element, to_element
@@ -23,11 +25,13 @@ MUL_WITHOUT_ZEROS = "mul_without_zeros"
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Operator[T]):
-    """The family of Y[kept...] = reduction by scalar_op of X over the axes in `axis`; all of them where it is absent,
-    none where it is [].
+    """The family of Y[kept...] = reduction by scalar_op of X over the axes in `axis`; all of them
+    where it is absent, none where it is [].
 
-    X is converted to the accumulator's type, reduced in it, and the result converted to its own type. A reduction of
-    floats has the documented order (see the lowering); it is the same on every target, for all numbers of threads."""
+    X is converted to the accumulator's type, reduced in it, and the result converted to its own
+    type. A reduction of floats has the documented order (see the lowering); it is the same on every
+    target, for all numbers of threads.
+    """
 
     x: T
     axis: tuple[int, ...] | None = None
@@ -100,7 +104,9 @@ class Reduction(Operator[T]):
         return g * x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
 
     def simplified(self: Any, definition: Any) -> Any:
-        """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of it."""
+        """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of
+        it.
+        """
         typed = self.map(lambda x: x.known_type)
         return (
             self.x
@@ -194,10 +200,21 @@ IN_ORDER: dict[
     MUL_WITHOUT_ZEROS: _product_of_nonzero(_in_order(np.multiply, by_rows=True)),
 }
 
-NONEMPTY = C(3, "n_j > 0 for j in axis, n being shape(x): the reduction has no identity",
-    lambda o: o.function not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()))  # fmt: skip
-REDUCIBLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in NUMPY_REDUCTIONS, "scalar_op",
-    NUMPY_REDUCTIONS)  # fmt: skip
+NONEMPTY = C(
+    3,
+    "n_j > 0 for j in axis, n being shape(x): the reduction has no identity",
+    lambda o: (
+        o.function not in ("maximum", "minimum")
+        or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over())
+    ),
+)
+REDUCIBLE = C(
+    4,
+    "scalar_op is commutative and associative",
+    lambda o: o.scalar_op in NUMPY_REDUCTIONS,
+    "scalar_op",
+    NUMPY_REDUCTIONS,
+)
 BY_ATTRIBUTE = property(
     lambda o: o.scalar_op
 )  # the function of a reduction by any scalar operation
@@ -227,8 +244,11 @@ class Careduce(Reduction[T]):
 class Extreme(Reduction[T]):
     """The family of reductions to the largest or the smallest element, NaN if one is."""
 
-    constraints = (*Reduction.constraints, C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
-        NONEMPTY)  # fmt: skip
+    constraints = (
+        *Reduction.constraints,
+        C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
+        NONEMPTY,
+    )
 
 
 class Truth(Reduction[T]):
@@ -243,9 +263,19 @@ class Truth(Reduction[T]):
         return I1
 
 
-declare("Max", Extreme, "The largest element, NaN if one is.   (CAReduce of maximum)", function="maximum",
-    example=("%x {axis = [-1]}", "%x: 2x3xf32", "2xf32"))  # fmt: skip
-declare("Min", Extreme, "The smallest element, NaN if one is.   (CAReduce of minimum)", function="minimum",
-    example=("%x", "%x: 2x3xf32", "f32"))  # fmt: skip
+declare(
+    "Max",
+    Extreme,
+    "The largest element, NaN if one is.   (CAReduce of maximum)",
+    function="maximum",
+    example=("%x {axis = [-1]}", "%x: 2x3xf32", "2xf32"),
+)
+declare(
+    "Min",
+    Extreme,
+    "The smallest element, NaN if one is.   (CAReduce of minimum)",
+    function="minimum",
+    example=("%x", "%x: 2x3xf32", "f32"),
+)
 declare("All", Truth, "True where no element is 0.   (All)", function="and_")
 declare("Any", Truth, "True where some element is not 0.   (Any)", function="or_")

@@ -1,4 +1,6 @@
-"""A scalar operation of Theano, as a row of one table: arity, types, NumPy meaning, formula and derivative."""
+"""A scalar operation of Theano, as a row of one table: arity, types, NumPy meaning, formula and
+derivative.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,21 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import C64, ElementType, compute_type
-from ..notation.expressions import Expr
-from ..spec.op import Unmet
+from ..kernel_ir.expressions import Expr
+from ..spec.operator import Unmet
+from ..types.tensor_types import C64, ElementType, compute_type
 from .complex_arithmetic import Z
 from .type_rules import RULES, Elements, Rule
 from .wrapping_casts import cast_to_element, to_element
 
-# the cotangents of the operands, from the result's, the operands and the result; None is zero, UNKNOWN has no rule
+# the cotangents of the operands, from the result's, the operands and the result; None is zero,
+# UNKNOWN has no rule
 Gradient = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class ByParts:
-    """The derivatives of an operation on complex numbers that is not a complex derivative times what comes in: the cotangents
-    of the operands as `Gradient` gives them, and the result's tangent from those of the operands, the operands and the result."""
+    """The derivatives of an operation on complex numbers that is not a complex derivative times
+    what comes in: the cotangents of the operands as `Gradient` gives them, and the result's tangent
+    from those of the operands, the operands and the result.
+    """
 
     pull: Gradient
     push: Callable[..., Any]
@@ -37,9 +42,11 @@ UNKNOWN = _Unknown()
 class ScalarOp:
     """One row. `arity` None is any number from one on.
 
-    `numpy` takes arrays and `formula` expressions, both of the rule's working types. `on_complex` is the formula over complex
-    numbers: "same" where the formula serves them too, None where the operation does not take them. `reduction` is the scalar
-    function of a reduction by this operation."""
+    `numpy` takes arrays and `formula` expressions, both of the rule's working types. `on_complex`
+    is the formula over complex numbers: "same" where the formula serves them too, None where the
+    operation does not take them. `reduction` is the scalar
+    function of a reduction by this operation.
+    """
 
     name: str
     arity: int | None
@@ -56,7 +63,9 @@ class ScalarOp:
     )
 
     def pulled(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
-        """The operands' cotangents from the result's. That of x + i y is dL/dx + i dL/dy: g times the conjugate derivative."""
+        """The operands' cotangents from the result's. That of x + i y is dL/dx + i dL/dy: g times
+        the conjugate derivative.
+        """
         if self.gradient is None:
             raise NotImplementedError(f"theano.elemwise of {self.name}")
         if not _some_complex(*xs, y):
@@ -94,7 +103,9 @@ class ScalarOp:
         return self.rule.wanted
 
     def working(self, elements: Elements) -> Elements:
-        """The types to which operands are converted: f16 and bf16 are computed in f32, and rounded once."""
+        """The types to which operands are converted: f16 and bf16 are computed in f32, and rounded
+        once.
+        """
         return tuple(
             compute_type(e) for e in self.rule.working(elements, self.rule.result(*elements))
         )
@@ -120,7 +131,9 @@ class ScalarOp:
 
 
 def of_one(derivative: Callable[[Any, Any, Any], Any]) -> Gradient:
-    """The gradient of a function of one operand, by its cotangent from g, x in the result's type, and y."""
+    """The gradient of a function of one operand, by its cotangent from g, x in the result's type,
+    and y.
+    """
     return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
 
 

@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from ..ir.types import C64, C128, F32, F64, I1, I8, ElementType, promoted
+from ..types.tensor_types import C64, C128, F32, F64, I1, I8, ElementType, promoted
 
 Elements = tuple[ElementType, ...]
 
@@ -17,7 +17,9 @@ def upcast(*elements: ElementType) -> ElementType:
 
 
 def floating(element: ElementType) -> ElementType:
-    """upgrade_to_float: f32 of i1 and integers of up to 16 bits, f64 of longer ones, floats and complex as they are."""
+    """upgrade_to_float: f32 of i1 and integers of up to 16 bits, f64 of longer ones, floats and
+    complex as they are.
+    """
     return element if not element.is_discrete else F32 if element.bits <= 16 else F64
 
 
@@ -30,7 +32,9 @@ def part(element: ElementType) -> ElementType:
 class Rule:
     """`result` of the operands' types, where `takes` holds of them; `wanted` is that in words.
 
-    `working` are the types that operands are converted to before anything is computed: the result's, unless stated."""
+    `working` are the types that operands are converted to before anything is computed: the
+    result's, unless stated.
+    """
 
     wanted: str
     result: Callable[..., ElementType]
@@ -71,7 +75,9 @@ _REAL = "element types that are not complex"
 RULES: dict[str, Rule] = {
     "upcast": Rule("any element types", upcast),
     "upcast real": Rule(_REAL, upcast, _no_complex),
-    "difference": Rule("element types that are not all i1", upcast, lambda *e: any(x is not I1 for x in e)),
+    "difference": Rule(
+        "element types that are not all i1", upcast, lambda *e: any(x is not I1 for x in e)
+    ),
     "power": Rule("any element types", lambda *e: I8 if upcast(*e) is I1 else upcast(*e)),
     "quotient": Rule("any element types", _quotient),
     "float": Rule("any element types", _upcast_float),
@@ -81,14 +87,29 @@ RULES: dict[str, Rule] = {
     "bits": Rule("all i1, or all integers that have a common integer type", upcast, _bits),
     "same": Rule("any element type", lambda x: x),
     "same, not bool": Rule("an element type that is not i1", lambda x: x, lambda x: x is not I1),
-    "sign": Rule("an element type that is neither i1 nor complex", lambda x: x, lambda x: x is not I1 and x.kind != "complex"),
+    "sign": Rule(
+        "an element type that is neither i1 nor complex",
+        lambda x: x,
+        lambda x: x is not I1 and x.kind != "complex",
+    ),
     "rounding": Rule("a float", lambda x: x, lambda x: x.kind == "float"),
     "conjugate": Rule("any element type", lambda x: I8 if x is I1 else x),
     "part": Rule("any element type", part, working=_as_they_are),
-    "angle": Rule("any element type", lambda x: F64, working=lambda e, r: (C128 if e[0].kind == "complex" else F64,)),
+    "angle": Rule(
+        "any element type",
+        lambda x: F64,
+        working=lambda e, r: (C128 if e[0].kind == "complex" else F64,),
+    ),
     "probability": Rule(_REAL, lambda *e: F64, _no_complex),
     "second": Rule("any element types", lambda x, y: y, working=lambda e, r: (e[0], r)),
-    "complex": Rule(_REAL, lambda *e: C64 if np.can_cast(upcast(*e).dtype, np.float32) else C128, _no_complex, lambda e, r: (part(r),) * 2),
-    "switch": Rule("any element types", lambda c, a, b: upcast(a, b), working=lambda e, r: (e[0], r, r)),
+    "complex": Rule(
+        _REAL,
+        lambda *e: C64 if np.can_cast(upcast(*e).dtype, np.float32) else C128,
+        _no_complex,
+        lambda e, r: (part(r),) * 2,
+    ),
+    "switch": Rule(
+        "any element types", lambda c, a, b: upcast(a, b), working=lambda e, r: (e[0], r, r)
+    ),
     "range": Rule(_REAL, lambda *e: I8, _no_complex, _common),
-}  # fmt: skip
+}

@@ -1,12 +1,14 @@
-"""Conversions as NumPy makes them: of floats to integers modulo 2^width, through i64; otherwise those of every dialect."""
+"""Conversions as NumPy makes them: of floats to integers modulo 2^width, through i64; otherwise
+those of every dialect.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from ..ir.cast_arrays import converted
-from ..ir.types import BY_DTYPE, I64, UI64, ElementType
-from ..notation.expressions import Expr, cast, select
+from ..kernel_ir.expressions import Expr, cast, select
+from ..types.cast_arrays import converted
+from ..types.tensor_types import BY_DTYPE, I64, UI64, ElementType
 from .type_rules import part
 
 

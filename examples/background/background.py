@@ -1,4 +1,5 @@
-"""Feeds background.cvm with a stream of generated images: a noisy wall, by day and dusk, and a ball that crosses it.
+"""Feeds background.cvm with a stream of generated images: a noisy wall, by day and dusk, and a ball
+that crosses it.
 
 python examples/background/background.py [--ticks 120] [--picture moving.gif]
 """
@@ -17,7 +18,9 @@ SIZE = 96, 128
 
 
 def image(tick: int) -> np.ndarray:
-    """The image at a tick; the wall is brick, its light changes slowly, and the ball appears after a second's images."""
+    """The image at a tick; the wall is brick, its light changes slowly, and the ball appears after
+    a second's images.
+    """
     rows, columns = np.mgrid[: SIZE[0], : SIZE[1]]
     brick = np.where((rows % 8 < 1) | ((columns + 8 * (rows // 8 % 2)) % 16 < 1), 0.7, 0.45)
     light = 0.9 + 0.1 * np.cos(tick / 60)
@@ -44,7 +47,7 @@ def main() -> None:
 
     graph.run(chosen.ticks, sensors={"image": image}, on_tick=on_tick)
     if chosen.picture:
-        from cvm.plot import plot
+        from cvm.terminal.plot import plot
 
         plot(chosen.picture, {"moving": seen})
 

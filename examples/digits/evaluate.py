@@ -1,5 +1,6 @@
-"""Compiles digits.cvm, reads the held-back test images with it in one call, and reports how many it got right. Exit
-status 1 below 96 %. Needs cvm and NumPy, nothing of train.py."""
+"""Compiles digits.cvm, reads the held-back test images with it in one call, and reports how many it
+got right. Exit status 1 below 96 %. Needs cvm and NumPy, nothing of train.py.
+"""
 
 import argparse
 import sys
@@ -14,7 +15,9 @@ REQUIRED = 0.96
 
 
 def picture(path, images, labels, answers, columns=24):
-    """One picture of all test images, the answer above each; a wrong one is framed in red with `answer, not label`."""
+    """One picture of all test images, the answer above each; a wrong one is framed in red with
+    `answer, not label`.
+    """
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
@@ -31,9 +34,15 @@ def picture(path, images, labels, answers, columns=24):
         sheet[top : top + 8, left : left + 8] = image
         right = label == answer
         axes.text(
-            left + 3.5, top - 2.2, f"{answer}" if right else f"{answer}, not {label}",
-            ha="center", va="center", size=7, color="gray" if right else "red", weight="normal" if right else "bold",
-        )  # fmt: skip
+            left + 3.5,
+            top - 2.2,
+            f"{answer}" if right else f"{answer}, not {label}",
+            ha="center",
+            va="center",
+            size=7,
+            color="gray" if right else "red",
+            weight="normal" if right else "bold",
+        )
         if not right:
             axes.add_patch(
                 Rectangle((left - 1, top - 1), 9, 9, fill=False, color="red", linewidth=1.5)

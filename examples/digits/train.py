@@ -1,5 +1,7 @@
-"""Turns scikit-learn's digits (8x8 images) into digits.cvm: trains a small CNN in float with plain NumPy, rounds it to
-int8 with power-of-two scales, and writes the program, weights.npz and test.npz. The cvm package takes no part in it."""
+"""Turns scikit-learn's digits (8x8 images) into digits.cvm: trains a small CNN in float with plain
+NumPy, rounds it to int8 with power-of-two scales, and writes the program, weights.npz and test.npz.
+The cvm package takes no part in it.
+"""
 
 import argparse
 import os
@@ -71,7 +73,9 @@ func @main(%images: tensor<?N x 1x8x8xi32> {{range = [0, 16]}}) -> tensor<?N x 1
 
 
 def patches(x):
-    """(N, C, H, W) -> (N, H, W, C * 9): the 3x3 surroundings of every pixel, zeros outside the image."""
+    """(N, C, H, W) -> (N, H, W, C * 9): the 3x3 surroundings of every pixel, zeros outside the
+    image.
+    """
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, (3, 3), axis=(2, 3)).transpose(0, 2, 3, 1, 4, 5)
     return windows.reshape(*windows.shape[:3], -1)
@@ -103,7 +107,9 @@ def weighted_backward(gradient, columns, weight):
 
 
 def blocks(x):
-    """(N, C, 8, 8) -> (N, C, 4, 4, 4): the four pixels of every 2x2 block on a last axis of their own."""
+    """(N, C, 8, 8) -> (N, C, 4, 4, 4): the four pixels of every 2x2 block on a last axis of their
+    own.
+    """
     n, c, height, width = x.shape
     tiles = x.reshape(n, c, height // 2, 2, width // 2, 2).transpose(0, 1, 2, 4, 3, 5)
     return tiles.reshape(n, c, height // 2, width // 2, 4)
@@ -124,7 +130,9 @@ def scores(p, images):
 
 
 def gradients(p, images, labels, rng):
-    """The gradient of the mean cross entropy of a batch by every parameter; half of the dense inputs are dropped."""
+    """The gradient of the mean cross entropy of a batch by every parameter; half of the dense
+    inputs are dropped.
+    """
     columns1 = patches(images)
     layer1 = np.maximum(weighted(columns1, p["conv1.weight"], p["conv1.bias"]), 0)
     columns2 = patches(layer1)
@@ -155,7 +163,9 @@ def gradients(p, images, labels, rng):
 
 
 def initial(rng):
-    """He's initialisation: the variance of a layer's output does not depend on the number of its inputs."""
+    """He's initialisation: the variance of a layer's output does not depend on the number of its
+    inputs.
+    """
     c1, c2 = CHANNELS
     shapes = {"conv1": (c1, 1, 3, 3), "conv2": (c2, c1, 3, 3), "dense": (10, c2 * 16)}
     p = {}
@@ -167,7 +177,9 @@ def initial(rng):
 
 
 def moved(images, rng):
-    """Every image shifted by up to one pixel in each direction, so that the network does not rely on exact places."""
+    """Every image shifted by up to one pixel in each direction, so that the network does not rely
+    on exact places.
+    """
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, images.shape[2:], axis=(2, 3))
     return windows[
@@ -208,7 +220,9 @@ def integers(values, bits):
 
 
 def best_bits(values):
-    """The power of two for which `values`, kept as 8-bit integers, come back with the least squared error."""
+    """The power of two for which `values`, kept as 8-bit integers, come back with the least squared
+    error.
+    """
     return min(
         range(-8, 16),
         key=lambda bits: float(np.square(integers(values, bits) / 2.0**bits - values).mean()),

@@ -1,9 +1,10 @@
-"""Fits a two-layer network to hand-written digits by gradient descent; each step is one compiled program.
+"""Fits a two-layer network to hand-written digits by gradient descent; each step is one compiled
+program.
 
     python examples/fit/fit.py [--steps 300] [--picture loss.png] [--target reference]
 
-The loss is ordinary Python on arrays; `cvm.value_and_grad` derives it, and `cvm.compile` makes loss, gradient and update one
-program.
+The loss is ordinary Python on arrays; `cvm.value_and_grad` derives it, and `cvm.compile` makes
+loss, gradient and update one program.
 """
 
 import argparse

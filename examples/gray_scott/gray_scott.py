@@ -1,6 +1,7 @@
 """Runs gray_scott.cvm from a few drops of V, and draws it.
 
-python examples/gray_scott/gray_scott.py [--ticks 10000] [--feed 0.0545] [--kill 0.062] [--picture gray_scott.png]
+python examples/gray_scott/gray_scott.py [--ticks 10000] [--feed 0.0545] [--kill 0.062] [--picture
+gray_scott.png]
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ def main() -> None:
     spent = time.perf_counter() - began
     v = graph.read("v")
     print(
-        f"after {graph.time()} ticks V is {v.mean():.4f} on average, {spent / max(1, chosen.ticks) * 1e6:.0f} µs a tick"
+        f"after {graph.time()} ticks V is {v.mean():.4f} on average, "
+        f"{spent / max(1, chosen.ticks) * 1e6:.0f} µs a tick"
     )
     if chosen.picture:
-        from cvm.plot import plot
+        from cvm.terminal.plot import plot
 
         plot(chosen.picture, {"v": [v]})
 

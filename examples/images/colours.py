@@ -1,5 +1,7 @@
-"""Normalises and adjusts a batch of images with normalise.cvm and adjust.cvm, and with the same written in Python; both
-give the same bits. Exit status 1 if they do not. Needs cvm and NumPy; the picture needs nothing more."""
+"""Normalises and adjusts a batch of images with normalise.cvm and adjust.cvm, and with the same
+written in Python; both give the same bits. Exit status 1 if they do not. Needs cvm and NumPy; the
+picture needs nothing more.
+"""
 
 import argparse
 import struct
@@ -29,7 +31,9 @@ def adjust(images, gain, gamma, rows, columns):
 
 
 def landscapes(count=4, height=120, width=180):
-    """Images to work on: hills before a sky with a sun, each a little hazier than the one before."""
+    """Images to work on: hills before a sky with a sun, each a little hazier than the one
+    before.
+    """
     random = np.random.default_rng(7)
     y, x = np.mgrid[0:height, 0:width].astype(float) / height
     images = []
@@ -44,9 +48,11 @@ def landscapes(count=4, height=120, width=180):
             * [1, 0.9, 0.6]
         )
         for depth in range(4):
-            ridge = 0.45 + 0.13 * depth + sum(
-                0.07 / k * np.sin(k * (5 * x + random.uniform(0, 6))) for k in (1, 2, 5, 9)
-            )  # fmt: skip
+            ridge = (
+                0.45
+                + 0.13 * depth
+                + sum(0.07 / k * np.sin(k * (5 * x + random.uniform(0, 6))) for k in (1, 2, 5, 9))
+            )
             colour = (
                 np.array([150, 165, 175])
                 + (np.array([35, 60, 30]) - [150, 165, 175]) * (depth + 1) / 4
@@ -116,7 +122,8 @@ def main():
     same = same and np.array_equal(adjusted, compiled(adjust)(*arguments))
     print(f"normalised: mean {normalised.mean():.3f}, deviation {normalised.std():.3f}")
     print(
-        f"adjusted: from {images.mean(axis=(0, 1, 2)).round(1)} to {adjusted.mean(axis=(0, 1, 2)).round(1)} on average"
+        f"adjusted: from {images.mean(axis=(0, 1, 2)).round(1)} to "
+        f"{adjusted.mean(axis=(0, 1, 2)).round(1)} on average"
     )
     print(f"text and Python give {'the same bits' if same else 'different values'}")
     if options.picture:

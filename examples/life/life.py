@@ -28,10 +28,11 @@ def main() -> None:
     graph.step(chosen.ticks)
     spent = time.perf_counter() - began
     print(
-        f"after {graph.time()} ticks {int(graph.read('alive'))}, {spent / max(1, chosen.ticks) * 1e6:.0f} µs a tick"
+        f"after {graph.time()} ticks {int(graph.read('alive'))}, "
+        f"{spent / max(1, chosen.ticks) * 1e6:.0f} µs a tick"
     )
     if chosen.picture:
-        from cvm.plot import plot
+        from cvm.terminal.plot import plot
 
         plot(chosen.picture, {"cells": [graph.read("cells")]})
 

@@ -1,8 +1,10 @@
-"""Writes ResNet-50, MobileNetV2 and a BERT-like encoder as programs in f32, with random weights beside them.
+"""Writes ResNet-50, MobileNetV2 and a BERT-like encoder as programs in f32, with random weights
+beside them.
 
     python examples/networks/float_networks.py resnet50 --folder networks [--size 224] [--width 1]
 
-Convolutions have a bias, into which a batch normalization is folded, as networks are when they are used.
+Convolutions have a bias, into which a batch normalization is folded, as networks are when they are
+used.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ Shape = tuple[int, ...]
 
 
 class Network:
-    """A program written line by line, its weights, and the same steps as a list that other tools can be given."""
+    """A program written line by line, its weights, and the same steps as a list that other tools
+    can be given.
+    """
 
     def __init__(
         self, name: str, size: int, width: float = 1, seed: int = 0, channels: int = 3
@@ -46,8 +50,9 @@ class Network:
     def step(
         self, kind: str, operands: tuple[str, ...], shape: Shape, *lines: str, **attributes: Any
     ) -> str:
-        """An operation in the language, or several whose results are {a}, {b} and so on, and among the steps; the name of its
-        result."""
+        """An operation in the language, or several whose results are {a}, {b} and so on, and among
+        the steps; the name of its result.
+        """
         name = f"{kind}_{len(self.steps)}"
         inner = {
             letter: f"%{name}{letter}"
@@ -68,7 +73,9 @@ class Network:
         groups: int = 1,
         top: float = math.inf,
     ) -> str:
-        """A convolution, and what limits it from below by 0 and from above by `top`, unless that is 0."""
+        """A convolution, and what limits it from below by 0 and from above by `top`, unless that is
+        0.
+        """
         n, c, h, w = self.shapes[x]
         channels = channels if groups > 1 else round(channels * self.width)
         spread = math.sqrt((2 if top else 1) * groups / (c * kernel * kernel))
@@ -204,7 +211,9 @@ def resnet50(size: int = 224, width: float = 1) -> tuple[Network, str]:
 
 
 def mobilenet_v2(size: int = 224, width: float = 1) -> tuple[Network, str]:
-    """Seventeen inverted residuals: 1x1, depthwise 3x3, and 1x1 without a limit (Sandler et al., 2018)."""
+    """Seventeen inverted residuals: 1x1, depthwise 3x3, and 1x1 without a limit (Sandler et al.,
+    2018).
+    """
     net = Network("mobilenet_v2", size, width)
     x = net.conv("image", 32, 3, 2, top=6)
     groups = (
@@ -226,7 +235,9 @@ def mobilenet_v2(size: int = 224, width: float = 1) -> tuple[Network, str]:
 
 
 def encoder(size: int = 128, width: float = 1) -> tuple[Network, str]:
-    """Twelve layers of attention and of two dense layers over so many tokens, as in BERT (Devlin et al., 2018)."""
+    """Twelve layers of attention and of two dense layers over so many tokens, as in BERT (Devlin et
+    al., 2018).
+    """
     net, units, depth = Network("encoder", size, width), round(768 * width), 64
     heads = units // depth
     net.shapes["image"] = size, units

@@ -1,10 +1,11 @@
-"""Writes ResNet-18 and MobileNetV1 as programs of whole numbers, with random int8 weights beside them: what such networks
-cost, not what they know.
+"""Writes ResNet-18 and MobileNetV1 as programs of whole numbers, with random int8 weights beside
+them: what such networks cost, not what they know.
 
     python examples/networks/networks.py resnet18 --folder networks [--size 224] [--width 1]
 
-An architecture is a list of layers. Every convolution is summed in i32 and brought back to 8 bits by a shift that suits
-the spread of its sums, and the identity of a residual block is added in 8 bits.
+An architecture is a list of layers. Every convolution is summed in i32 and brought back to 8 bits
+by a shift that suits the spread of its sums, and the identity of a residual block is added in 8
+bits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ WEIGHT = math.sqrt((127 * 128) / 3)  # that of weights drawn evenly from [-127, 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer by its kind - conv, pool, add, average or dense -, the layers it reads, and the shape of its result."""
+    """A layer by its kind - conv, pool, add, average or dense -, the layers it reads, and the shape
+    of its result.
+    """
 
     name: str
     kind: str
@@ -43,7 +46,9 @@ class Layer:
 
 @dataclass
 class Network:
-    """The layers of a network so far. The first is the image, 3 channels of numbers in [-127, 127]."""
+    """The layers of a network so far. The first is the image, 3 channels of numbers in [-127,
+    127].
+    """
 
     name: str
     size: int
@@ -123,7 +128,10 @@ class Network:
         image = f"tensor<1x3x{self.size}x{self.size}xi32>"
         last = list(self.layers.values())[-1]
         head = f"// {self.name}.cvm: written by networks.py, with random weights\n\n"
-        head += f"func @main(%image: {image} {{range = [-127, 127]}}) -> tensor<1x{last.shape[0]}xi32> {{\n"
+        head += (
+            f"func @main(%image: {image} {{range = [-127, 127]}}) -> "
+            f"tensor<1x{last.shape[0]}xi32> {{\n"
+        )
         return head + "".join(f"  {line}\n" for line in lines) + f"  return %{last.name}\n}}\n"
 
 
@@ -133,7 +141,8 @@ def _constants(layer: Layer, net: Network, file: str) -> list[str]:
     shape = "x".join(map(str, (layer.shape[0], given, *kernel)))
     return [
         f'%{layer.name}.w = const file("{file}", "{layer.name}.weight") : tensor<{shape}xi32>',
-        f'%{layer.name}.b = const file("{file}", "{layer.name}.bias") : tensor<{layer.shape[0]}xi32>',
+        f'%{layer.name}.b = const file("{file}", "{layer.name}.bias") : '
+        f"tensor<{layer.shape[0]}xi32>",
     ]
 
 
@@ -165,7 +174,8 @@ LINES: dict[str, Callable[[Layer, tuple[str, ...], Network, str], list[str]]] = 
     "image": lambda *_: [],
     "conv": _conv,
     "pool": lambda layer, inputs, *_: [
-        f"%{layer.name} = cvm.max_pool2d {inputs[0]} {{pool_size = [3, 3], strides = [2, 2], padding = [1, 1]}}"
+        f"%{layer.name} = cvm.max_pool2d {inputs[0]} {{pool_size = [3, 3], strides = [2, "
+        f"2], padding = [1, 1]}}"
     ],
     "add": lambda layer, inputs, *_: _ending(
         layer, f"{{}} = cvm.elemwise_add {', '.join(inputs)}", "cvm.cvm_clip {} {{precision = 8}}"

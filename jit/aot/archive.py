@@ -1,4 +1,6 @@
-"""Write static libraries: archives in the format of `ar`, with the index of symbols that linkers ask for."""
+"""Write static libraries: archives in the format of `ar`, with the index of symbols that linkers
+ask for.
+"""
 
 from collections.abc import Sequence
 

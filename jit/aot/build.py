@@ -2,10 +2,11 @@
 
     int32_t model_main(const int32_t *in_x, int32_t *out_y);        0, or a status that model_message explains
 
-A wrapper around the entry of `jit.llvm` builds its table of pointers, allocates memory for intermediate arrays, or takes it
-from the caller where there is no operating system, and checks declared ranges. Parallel loops run on the caller's thread.
-Unknown sizes are bound here. Characters that C does not allow in names are replaced, so no text of a program reaches a
-header unchecked."""
+A wrapper around the entry of `jit.llvm` builds its table of pointers, allocates memory for
+intermediate arrays, or takes it from the caller where there is no operating system, and checks
+declared ranges. Parallel loops run on the caller's thread. Unknown sizes are bound here. Characters
+that C does not allow in names are replaced, so no text of a program reaches a header unchecked.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,15 +17,15 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from ...dialect.ir.compilation_context import compiling
-from ...dialect.ir.diagnostics import Diagnostic, Note, Span, TargetError
-from ...dialect.ir.sizes import Dim, Size
-from ...dialect.ir.unify import with_sizes
-from ...dialect.notation.plan import Plan
-from ...dialect.program.function import Function, Graph
-from ...dialect.program.module import Module
-from ...dialect.program.overwritten_arguments import contents_after
-from ...dialect.program.verify import instantiated
+from ...dialect.ir.function import Function, Graph
+from ...dialect.ir.module import Module
+from ...dialect.ir.overwritten_arguments import contents_after
+from ...dialect.ir.verify import instantiated
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.support.compilation_context import compiling
+from ...dialect.support.diagnostics import Diagnostic, Note, Span, TargetError
+from ...dialect.types.sizes import Dim, Size
+from ...dialect.types.unify import with_sizes
 from ...lowering.pipeline import lower
 from ...lowering.processor import Processor, compiling_for, freestanding, processor
 from ...lowering.storage.place_buffers import ALIGNMENT
@@ -35,9 +36,9 @@ from ..llvm.ir_builder import PARALLEL, Module as IRModule
 from ..llvm.python_to_ir import ir_text
 from ..llvm.range_check import declared, within_text
 from ..options import DEFAULT, CompileOptions
-from ..runtime.fp_environment import declarations, in_default_environment, register_of
+from ..runtime.fp_environment_ir import declarations, in_default_environment, register_of
 from ..runtime.thread_pool import SERIAL
-from .dispatch import dispatch, several, version_symbol
+from .cpu_dispatch import dispatch, several, version_symbol
 from .interfaces import Interface, distinct, identifier, parameters
 
 OUT_OF_MEMORY = -1
@@ -45,7 +46,9 @@ OUT_OF_MEMORY = -1
 
 @dataclass(frozen=True)
 class Built:
-    """Object files, the symbols that each defines for others, and the declarations of the functions."""
+    """Object files, the symbols that each defines for others, and the declarations of the
+    functions.
+    """
 
     objects: tuple[bytes, ...]
     symbols: tuple[tuple[str, ...], ...]
@@ -54,13 +57,19 @@ class Built:
 
 @compiling()
 def build(
-    module: Module, entries: Sequence[str], prefix: str, sizes: Mapping[str, int] = MappingProxyType({}),
-    options: CompileOptions = DEFAULT, processors: Sequence[Processor | None] = (None,),
-) -> Built:  # fmt: skip
-    """The functions of a verified module, each as `prefix_name`, with these values of named sizes. Several processors make as many
-    versions of it, and another object file that chooses among them when it is loaded.
+    module: Module,
+    entries: Sequence[str],
+    prefix: str,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    options: CompileOptions = DEFAULT,
+    processors: Sequence[Processor | None] = (None,),
+) -> Built:
+    """The functions of a verified module, each as `prefix_name`, with these values of named sizes.
+    Several processors make as many versions of it, and another object file that chooses among them
+    when it is loaded.
 
-    TargetError where one cannot be called from C, VerifyError where it cannot have these sizes."""
+    TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
+    """
     functions = [settled(module, find(module, name), sizes) for name in entries]
     for function in functions:
         _callable(module, function)
@@ -102,7 +111,9 @@ def _version(
     visibility: str,
     options: CompileOptions,
 ) -> tuple[bytes, list[int]]:
-    """The object file for one processor, with the message function, and the bytes of each function's workspace."""
+    """The object file for one processor, with the message function, and the bytes of each
+    function's workspace.
+    """
     functions, plans = [], []
     for name in names:
         module, function = prepared(module, name)
@@ -154,7 +165,10 @@ def _callable(module: Module, function: Function) -> None:
     for value in (*function.arguments, *function.results):
         if not value.known_type.is_static:
             open = ", ".join(str(d) for d in value.known_type.array_shape if isinstance(d, Size))
-            message = f"%{value.name} is {value.type}, but what is built ahead of time has known sizes; settle {open}"
+            message = (
+                f"%{value.name} is {value.type}, but what is built ahead of time has known "
+                f"sizes; settle {open}"
+            )
             names = [
                 str(d)[1:] for d in value.known_type.array_shape if isinstance(d, Size) and d.name
             ]

@@ -4,15 +4,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...dialect.ir.sizes import product
-from ...dialect.program.function import Function, Value
+from ...dialect.ir.function import Function, Value
+from ...dialect.types.sizes import product
 
 ELEMENTS = {  # in C and in Rust; complex numbers are pairs
-    "i1": ("uint8_t", "u8"), "i8": ("int8_t", "i8"), "i16": ("int16_t", "i16"), "i32": ("int32_t", "i32"),
-    "i64": ("int64_t", "i64"), "ui8": ("uint8_t", "u8"), "ui16": ("uint16_t", "u16"), "ui32": ("uint32_t", "u32"),
-    "ui64": ("uint64_t", "u64"), "f16": ("uint16_t", "u16"), "bf16": ("uint16_t", "u16"), "f32": ("float", "f32"),
-    "f64": ("double", "f64"), "complex<f32>": ("float", "f32"), "complex<f64>": ("double", "f64"),
-}  # fmt: skip
+    "i1": ("uint8_t", "u8"),
+    "i8": ("int8_t", "i8"),
+    "i16": ("int16_t", "i16"),
+    "i32": ("int32_t", "i32"),
+    "i64": ("int64_t", "i64"),
+    "ui8": ("uint8_t", "u8"),
+    "ui16": ("uint16_t", "u16"),
+    "ui32": ("uint32_t", "u32"),
+    "ui64": ("uint64_t", "u64"),
+    "f16": ("uint16_t", "u16"),
+    "bf16": ("uint16_t", "u16"),
+    "f32": ("float", "f32"),
+    "f64": ("double", "f64"),
+    "complex<f32>": ("float", "f32"),
+    "complex<f64>": ("double", "f64"),
+}
 
 
 class Parameter(NamedTuple):
@@ -28,7 +39,9 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Interface:
-    """The C functions of a library: symbols, parameters, bytes of workspace; if `freestanding`, of the caller."""
+    """The C functions of a library: symbols, parameters, bytes of workspace; if `freestanding`, of
+    the caller.
+    """
 
     prefix: str
     processor: str
@@ -86,9 +99,12 @@ def c_header(library: Interface) -> str:
         "takes, at a multiple of 64, from its caller",
     )
     lines = [
-        f"/* Compiled by cvm for {library.processor}. Arrays are contiguous, the last index fastest; results do not overlap",
-        "   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time.",
-        f"   WORKSPACE is the number of bytes that a function {users[library.freestanding]}. */\n#ifndef {guard}\n#define {guard}",
+        f"/* Compiled by cvm for {library.processor}. Arrays are contiguous, the last "
+        "index fastest; results do not overlap",
+        "   arguments. A function gives 0, or a number that the message is for. Any "
+        "threads may call at the same time.",
+        "   WORKSPACE is the number of bytes that a function "
+        f"{users[library.freestanding]}. */\n#ifndef {guard}\n#define {guard}",
         '#include <stdint.h>\n#ifdef __cplusplus\nextern "C" {\n#endif',
     ]
     for symbol, arrays, workspace in library.functions:
@@ -99,13 +115,16 @@ def c_header(library: Interface) -> str:
         lines.append(f"#define {symbol.upper()}_WORKSPACE {workspace}")
         lines.append(f"int32_t {symbol}({', '.join(declared) or 'void'});")
     lines.append(
-        f"\nconst char *{library.prefix}_message(int32_t status);\n\n#ifdef __cplusplus\n}}\n#endif\n#endif\n"
+        f"\nconst char *{library.prefix}_message(int32_t status);\n\n#ifdef __cplusplus\n"
+        f"}}\n#endif\n#endif\n"
     )
     return "\n".join(lines)
 
 
 def cpp_header(library: Interface) -> str:
-    """Functions of a namespace that take spans of fixed extents: std::array and arrays of C convert to them (C++20)."""
+    """Functions of a namespace that take spans of fixed extents: std::array and arrays of C convert
+    to them (C++20).
+    """
     lines = ["#pragma once", "#include <span>", c_header(library), f"namespace {library.prefix} {{"]
     for symbol, arrays, _ in library.functions:
         declared = [f"std::span<{'const ' * a.given}{a.c}, {a.numbers}> {a.name}" for a in arrays]
@@ -117,14 +136,20 @@ def cpp_header(library: Interface) -> str:
             f"[[nodiscard]] inline int32_t {name}({', '.join(declared)}) {{ return {call}; }}"
         )
     lines.append(
-        f"inline const char *message(int32_t status) {{ return ::{library.prefix}_message(status); }}"
+        f"inline const char *message(int32_t status) {{ return "
+        f"::{library.prefix}_message(status); }}"
     )
     return "\n".join([*lines, "}", ""])
 
 
 def rust_module(library: Interface) -> str:
-    """Functions that take references to arrays, and give the message of a status that is not 0 as an error."""
-    head = f"//! Compiled by cvm for {library.processor}: arrays are contiguous, the last index fastest."
+    """Functions that take references to arrays, and give the message of a status that is not 0 as
+    an error.
+    """
+    head = (
+        f"//! Compiled by cvm for {library.processor}: arrays are contiguous, the last index "
+        "fastest."
+    )
     lines = [head, '\nmod ffi {\n    unsafe extern "C" {']
     safe: list[str] = []
     for symbol, arrays, workspace in library.functions:
@@ -141,7 +166,8 @@ def rust_module(library: Interface) -> str:
         safe.append(f"pub fn {name}({', '.join(held)}) -> Result<(), &'static core::ffi::CStr> {{")
         safe += [f"    result(unsafe {{ ffi::{symbol}({', '.join(passed)}) }})", "}"]
     lines.append(
-        f"        pub fn {library.prefix}_message(status: i32) -> *const core::ffi::c_char;\n    }}\n}}"
+        f"        pub fn {library.prefix}_message(status: i32) -> *const "
+        f"core::ffi::c_char;\n    }}\n}}"
     )
     lines.append(RUST_RESULT.replace("MESSAGE", f"ffi::{library.prefix}_message"))
     if library.freestanding:

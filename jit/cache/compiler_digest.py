@@ -1,7 +1,9 @@
-"""The digest of the compiler's own files, which tells its versions apart in the names of cache entries.
+"""The digest of the compiler's own files, which tells its versions apart in the names of cache
+entries.
 
-It is stored when a wheel is built (`setup.py`); in a checkout it is computed once per process. Sizes and times of files would
-not do: reproducible installations set all times alike."""
+It is stored when a wheel is built (`setup.py`); in a checkout it is computed once per process.
+Sizes and times of files would not do: reproducible installations set all times alike.
+"""
 
 import hashlib
 import os

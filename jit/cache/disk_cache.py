@@ -1,8 +1,11 @@
-"""The disk cache of compiled code: entries named by a digest of all their inputs, loaded only if intact and the user's own.
+"""The disk cache of compiled code: entries named by a digest of all their inputs, loaded only if
+intact and the user's own.
 
-An entry is the SHA-256 of its name and payload, followed by the payload; nothing is unpickled. The folder is
-`CVM_CACHE_DIR`, else `cvm` in the user's cache folder; an empty `CVM_CACHE_DIR` disables the cache. Entries are written
-to a temporary file and renamed, so concurrent processes see whole entries or none. An unusable cache is no error."""
+An entry is the SHA-256 of its name and payload, followed by the payload; nothing is unpickled. The
+folder is `CVM_CACHE_DIR`, else `cvm` in the user's cache folder; an empty `CVM_CACHE_DIR` disables
+the cache. Entries are written to a temporary file and renamed, so concurrent processes see whole
+entries or none. An unusable cache is no error.
+"""
 
 import hashlib
 import os
@@ -12,7 +15,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ...dialect.ir.files import write_private
+from ...dialect.support.files import write_private
 
 LARGEST = 256 << 20  # bytes of the cache; the least recently used entries are evicted
 _DIGEST = hashlib.sha256().digest_size
@@ -99,7 +102,9 @@ def entries(where: Path) -> list[tuple[float, int, str]]:
 
 
 def clear() -> int:
-    """Remove all entries; how many there were. A folder that other users can write to is left alone."""
+    """Remove all entries; how many there were. A folder that other users can write to is left
+    alone.
+    """
     where, removed = folder(), 0
     if where is not None and _ours(where):
         for _, _, path in entries(where):

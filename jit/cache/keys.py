@@ -1,7 +1,8 @@
 """Cache keys of compiled functions.
 
-A key of machine code depends on the compiler, LLVM, the processor and the program. A key of a program's text, before
-parsing, leads to the former."""
+A key of machine code depends on the compiler, LLVM, the processor and the program. A key of a
+program's text, before parsing, leads to the former.
+"""
 
 import os
 from functools import lru_cache
@@ -12,9 +13,9 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from ...dialect.ir.extensions import PLACED
-from ...dialect.program.function import Function
-from ...dialect.program.module import Module
+from ...dialect.ir.function import Function
+from ...dialect.ir.module import Module
+from ...dialect.support.entry_points import PLACED
 from ...lowering.processor import requested
 from ..options import CompileOptions
 from . import disk_cache
@@ -28,7 +29,9 @@ def _machine() -> tuple[str, ...]:
 
 
 def environment() -> tuple[str, ...]:
-    """The inputs of machine code besides the program: the versions of the compiler, NumPy and LLVM, and the processor."""
+    """The inputs of machine code besides the program: the versions of the compiler, NumPy and LLVM,
+    and the processor.
+    """
     return compiler_digest(), np.__version__, *_machine(), repr(requested())
 
 
@@ -46,7 +49,7 @@ def name_of_text(
 
 def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
     """The key of a function; None where operators or passes of other packages decide its code."""
-    from ...dialect.spec.op import OPERATORS
+    from ...dialect.spec.operator import OPERATORS
 
     functions = (
         function,
@@ -73,7 +76,7 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
 
 def described(f: Function) -> list[str]:
     """The lines of a function, with the digests of its constants."""
-    from ...dialect.program.printer import Names, operation_text
+    from ...dialect.ir.program_printer import Names, operation_text
 
     names = Names(f.arguments)
     heads = [f"{names.of(a)}: {a.type} {sorted(a.attributes.items())!r}" for a in f.arguments]
@@ -89,4 +92,7 @@ def _constant(operator: object) -> str:
         return ""
     whole = operator.data.array
     array = np.ascontiguousarray(whole.flat[:1] if operator.data.splat else whole)
-    return f"const {operator.type} {array.dtype.str} {whole.shape} {sha256(array.view(np.uint8).data).hexdigest()}"
+    return (
+        f"const {operator.type} {array.dtype.str} {whole.shape} "
+        f"{sha256(array.view(np.uint8).data).hexdigest()}"
+    )

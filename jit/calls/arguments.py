@@ -1,4 +1,6 @@
-"""Arguments and results: values are checked against declared types and made contiguous; outputs allocated or checked."""
+"""Arguments and results: values are checked against declared types and made contiguous; outputs
+allocated or checked.
+"""
 
 import sys
 import warnings
@@ -8,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.cast_arrays import from_file
-from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError, counted
-from ...dialect.ir.masked_array_error import masked
-from ...dialect.ir.sizes import Size
-from ...dialect.ir.types import BY_DTYPE, Type, kind_of
-from ...dialect.program.function import Function, Value
+from ...dialect.ir.function import Function, Value
+from ...dialect.support.diagnostics import CallError, Diagnostic, Note, TargetError, counted
+from ...dialect.support.masked_arrays import masked
+from ...dialect.types.cast_arrays import from_file
+from ...dialect.types.sizes import Size
+from ...dialect.types.tensor_types import BY_DTYPE, Type, kind_of
 
 
 def in_order(
@@ -47,7 +49,9 @@ def _misfit(function: Function, got: str) -> CallError:
 
 
 def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The arguments of each call of a batch: a list's elements one by one, and what is no list in every call."""
+    """The arguments of each call of a batch: a list's elements one by one, and what is no list in
+    every call.
+    """
     lengths = sorted({len(a) for a in arguments if isinstance(a, (list, tuple))})
     if len(lengths) != 1:
         got = f"got {' and '.join(map(str, lengths))}" if lengths else "got no list"
@@ -77,9 +81,12 @@ def take_arguments(
     convert: bool = False,
     take: Callable[..., np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """The given values as contiguous arrays of the declared element types and ranks; raises CallError naming what is wrong.
+    """The given values as contiguous arrays of the declared element types and ranks; raises
+    CallError naming what is wrong.
 
-    `take` gives another array for a value and its argument: one that stands for an array of a device."""
+    `take` gives another array for a value and its argument: one that stands for an array of a
+    device.
+    """
     if len(given) != len(function.arguments):
         raise _misfit(function, f"got {len(given)}")
     arrays: list[np.ndarray] = []
@@ -102,8 +109,9 @@ def take_arguments(
 
 
 def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
-    """The value as a contiguous array of the wanted element type. Arrays may widen, by `convert` become another type that holds
-    all their values; numbers and lists must fit."""
+    """The value as a contiguous array of the wanted element type. Arrays may widen, by `convert`
+    become another type that holds all their values; numbers and lists must fit.
+    """
     dtype = wanted.element.dtype
     if (
         type(value) is np.ndarray
@@ -137,7 +145,8 @@ def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
             error = ValueError(f"expected {wanted}, got {describe(array)}")
             if np.can_cast(array.dtype, dtype, "unsafe") and array.dtype in BY_DTYPE:
                 error.add_note(
-                    f"astype({dtype.type.__module__.replace('numpy', 'np')}.{dtype}), or convert=True of cvm.compile"
+                    f"astype({dtype.type.__module__.replace('numpy', 'np')}.{dtype}), or "
+                    "convert=True of cvm.compile"
                 )
             raise error
         if is_array and convert:
@@ -161,7 +170,9 @@ def _converted(array: np.ndarray, wanted: Type) -> np.ndarray:
 
 
 def library_of(given: Any) -> Any:
-    """The library of the first array that is not NumPy's, which has DLPack's protocol; None where there is none."""
+    """The library of the first array that is not NumPy's, which has DLPack's protocol; None where
+    there is none.
+    """
     if isinstance(given, (tuple, list, dict)):
         parts = given.values() if isinstance(given, dict) else given
         return next((found for part in parts if (found := library_of(part)) is not None), None)
@@ -173,7 +184,9 @@ def library_of(given: Any) -> Any:
 
 
 def like_arguments(results: Sequence[np.ndarray], given: Any, like: str | None) -> list[Any]:
-    """The results as arrays of the library that arguments come from, without a copy; `like` keeps NumPy's."""
+    """The results as arrays of the library that arguments come from, without a copy; `like` keeps
+    NumPy's.
+    """
     made = getattr(None if like == "numpy" else library_of(given), "from_dlpack", None)
     return [*results] if made is None else [made(r) for r in results]
 
@@ -226,7 +239,9 @@ def _check(
 
 
 def beyond_range(array: np.ndarray, argument: Value) -> str:
-    """A message about the first element outside the argument's declared range; empty if there is none."""
+    """A message about the first element outside the argument's declared range; empty if there is
+    none.
+    """
     bounds = argument.attributes.get("range")
     if bounds is None or not array.size or (array.min() >= bounds[0] and array.max() <= bounds[1]):
         return ""
@@ -239,7 +254,9 @@ def beyond_range(array: np.ndarray, argument: Value) -> str:
 def take_outputs(
     out: Any, types: list[Type], inputs: list[np.ndarray], function: Function
 ) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
-    """The arrays to compute into, and which of them to copy where afterwards (a strided `out`, or one that overlaps an input)."""
+    """The arrays to compute into, and which of them to copy where afterwards (a strided `out`, or
+    one that overlaps an input).
+    """
     if out is None:
         return [np.empty(t.array_shape, t.element.dtype) for t in types], []
     given = [*map(_seen, out if isinstance(out, (tuple, list)) else [out])]
@@ -295,7 +312,9 @@ def _seen(out: Any) -> Any:
 
 
 def from_dlpack(value: Any) -> np.ndarray:
-    """The array of another library that has DLPack's protocol, without a copy unless its elements are not as they lie there."""
+    """The array of another library that has DLPack's protocol, without a copy unless its elements
+    are not as they lie there.
+    """
     return np.from_dlpack(value.resolve_neg() if _is_negated(value) else value)
 
 
@@ -306,7 +325,9 @@ def _is_negated(value: Any) -> bool:
 
 
 def array_in(value: Any) -> np.ndarray | None:
-    """The memory of another library's object as an array, without a copy; None of one that shows none."""
+    """The memory of another library's object as an array, without a copy; None of one that shows
+    none.
+    """
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):

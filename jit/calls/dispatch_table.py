@@ -1,5 +1,6 @@
-"""Tables that the direct entry point reads: for a program, its types and the entries of known sizes; for a called
-object, its dispatch entries."""
+"""Tables that the direct entry point reads: for a program, its types and the entries of known
+sizes; for a called object, its dispatch entries.
+"""
 
 import ctypes
 import threading
@@ -8,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.fork_safety import held_at_fork
-from ...dialect.ir.sizes import Size
-from ...dialect.ir.types import Type
+from ...dialect.support.fork_safety import held_at_fork
+from ...dialect.types.sizes import Size
+from ...dialect.types.tensor_types import Type
 from .fastcall import take
 from .pytree_ir import form_words
 from .vectorcall_ir import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
@@ -32,9 +33,13 @@ class CallTable:
     """The table of one program. `atoms` are its unknown sizes in their order."""
 
     def __init__(
-        self, entry: int, arguments: Sequence[Type], results: Sequence[Type], constants: Sequence[np.ndarray],
+        self,
+        entry: int,
+        arguments: Sequence[Type],
+        results: Sequence[Type],
+        constants: Sequence[np.ndarray],
         atoms: Sequence[Atom],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.types = [*arguments, *results]
         self.arguments = len(arguments)
         self.kept: list[Any] = [*constants]
@@ -69,7 +74,9 @@ class CallTable:
     def know(
         self, sizes: tuple[int, ...], shapes: Sequence[Sequence[int]], workspace: int, release: bool
     ) -> None:
-        """Calls with these sizes need not pass through Python; the arrays then have these shapes. `release` frees the GIL."""
+        """Calls with these sizes need not pass through Python; the arrays then have these shapes.
+        `release` frees the GIL.
+        """
         with _growing:
             if sizes in self.entries:
                 return
@@ -115,7 +122,9 @@ class CallTable:
 
 
 def _slots(count: int, entries: Mapping[tuple[int, ...], tuple[Any, list[Any]]]) -> Any:
-    """Places for entries, a power of two of them, after the number of bits by which what tells the place is shifted."""
+    """Places for entries, a power of two of them, after the number of bits by which what tells the
+    place is shifted.
+    """
     slots = (ctypes.c_int64 * (count + 1))(64 - count.bit_length() + 1)
     for sizes, (entry, _) in list(entries.items()):
         _put(slots, sizes, entry)
@@ -131,7 +140,9 @@ def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
 
 
 class DispatchEntry:
-    """A program and the structure of its arguments, in an object's dispatch chain, which ends with `slow`."""
+    """A program and the structure of its arguments, in an object's dispatch chain, which ends with
+    `slow`.
+    """
 
     def __init__(
         self, slow: Callable[..., Any], table: CallTable | None = None, structure: Any = None
@@ -147,9 +158,12 @@ class DispatchEntry:
             )  # a word is read behind the last
             positional, form = len(structure), ctypes.addressof(self.form)
         known = {
-            "table": ctypes.addressof(table.words) if table is not None else 0, "positional": positional, "form": form,
-            "slow": id(slow), "next": 0,
-        }  # fmt: skip
+            "table": ctypes.addressof(table.words) if table is not None else 0,
+            "positional": positional,
+            "form": form,
+            "slow": id(slow),
+            "next": 0,
+        }
         self.words = (ctypes.c_int64 * len(WAY))(*(known[name] for name in WAY))
 
     def follow(self, following: "DispatchEntry") -> None:

@@ -1,12 +1,16 @@
-"""An entry point that Python calls directly: machine code that checks its arguments and runs a program.
+"""An entry point that Python calls directly: machine code that checks its arguments and runs a
+program.
 
-It serves what is usual: NumPy arrays of exactly the declared types and shapes, contiguous and aligned, `out` given or not;
-where sizes are unknown, sizes that came before. Whatever else it is given goes to the slow entry in Python, which accepts more and explains what it does not accept. So every
-check is still made, and nothing is reported from here.
+It serves what is usual: NumPy arrays of exactly the declared types and shapes, contiguous and
+aligned, `out` given or not; where sizes are unknown, sizes that came before. Whatever else it is
+given goes to the slow entry in Python, which accepts more and explains what it does not accept. So
+every check is still made, and nothing is reported from here.
 
-One piece of code serves all programs: an object that is called has a table of what its program takes (`table`). The code knows
-CPython's and NumPy's object layouts; `usable` looks whether they are as expected, and where they are not, the slow entry serves
-all calls. Objects are called by CPython's vectorcall protocol, without tuples or dictionaries of arguments."""
+One piece of code serves all programs: an object that is called has a table of what its program
+takes (`table`). The code knows CPython's and NumPy's object layouts; `usable` looks whether they
+are as expected, and where they are not, the slow entry serves all calls. Objects are called by
+CPython's vectorcall protocol, without tuples or dictionaries of arguments.
+"""
 
 import ctypes
 import sys
@@ -67,8 +71,12 @@ def addresses() -> dict[str, int]:
         name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in layout.PYTHON
     }
     objects = {
-        "array_type": np.ndarray, "tuple_type": tuple, "list_type": list, "dict_type": dict, "out": sys.intern("out"),
-    }  # fmt: skip
+        "array_type": np.ndarray,
+        "tuple_type": tuple,
+        "list_type": list,
+        "dict_type": dict,
+        "out": sys.intern("out"),
+    }
     found = {
         **python,
         "empty_array": functions[EMPTY],
@@ -92,9 +100,12 @@ def code() -> "tuple[Library, int]":
 
 class _Member(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p), ("type", ctypes.c_int), ("offset", ctypes.c_ssize_t), ("flags", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
-    )  # fmt: skip
+    )
 
 
 class _Slot(ctypes.Structure):
@@ -103,9 +114,12 @@ class _Slot(ctypes.Structure):
 
 class _Specification(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p), ("size", ctypes.c_int), ("item_size", ctypes.c_int), ("flags", ctypes.c_uint),
+        ("name", ctypes.c_char_p),
+        ("size", ctypes.c_int),
+        ("item_size", ctypes.c_int),
+        ("flags", ctypes.c_uint),
         ("slots", ctypes.POINTER(_Slot)),
-    )  # fmt: skip
+    )
 
 
 Kind = TypeVar("Kind")
@@ -114,7 +128,9 @@ _KEPT: list[Any] = []  # what types made here refer to
 
 @lru_cache(maxsize=1)
 def direct_base() -> type:
-    """A type whose objects have room for the code's address and the table's, and are called through the first."""
+    """A type whose objects have room for the code's address and the table's, and are called through
+    the first.
+    """
     members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, layout.HEAD, 1, None), _Member())
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(
@@ -143,7 +159,9 @@ def direct(kind: type[Kind]) -> type[Kind]:
 
 
 def take(called: object, way: int) -> "Library":
-    """Lets calls of an object of a direct class go by the way that lies there; gives what has to be kept with the object."""
+    """Lets calls of an object of a direct class go by the way that lies there; gives what has to be
+    kept with the object.
+    """
     library, start = code()
     (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)[:] = start, way
     return library

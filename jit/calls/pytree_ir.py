@@ -1,7 +1,8 @@
 """Arguments in tuples, lists and dictionaries, taken apart by machine code that follows a form.
 
-A form is a list of words, FORM_WORDS of a structure written one after the other: what a part is, and what belongs to it, then
-its parts. Whatever is not exactly of the form is left to others."""
+A form is a list of words, FORM_WORDS of a structure written one after the other: what a part is,
+and what belongs to it, then its parts. Whatever is not exactly of the form is left to others.
+"""
 
 from typing import Any
 
@@ -10,7 +11,9 @@ LEAF, SAME, TUPLE, LIST, DICT = range(5)
 
 
 def form_words(structure: Any) -> list[int]:
-    """The form of a structure, as words; values and keys stand there by address, so the structure must be kept."""
+    """The form of a structure, as words; values and keys stand there by address, so the structure
+    must be kept.
+    """
     match structure:
         case ("array",):
             return [LEAF]

@@ -1,18 +1,22 @@
-"""The machine code that Python calls: it checks the arguments, makes or checks the results, and runs the program.
+"""The machine code that Python calls: it checks the arguments, makes or checks the results, and
+runs the program.
 
     PyObject *call(PyObject *self, PyObject *const *given, size_t count, PyObject *names)      CPython's vectorcall
 
-The object that is called has a *way*, WAY, and a way leads to the table of a program, TABLE: its words, then a record for each
-argument and result, then the constants' addresses. An argument's sizes are numbers, or the places (as -1 - place) of unknown
-ones among the sizes of a call. What follows from those is told by an entry: the sizes it is for, whether to let other threads
-run, then the shape and the number of bytes of each array. Where all sizes are known there is one entry; else it is looked for
-among the slots, of which at least half are empty. What does not fit a way is left to the next one, and at last to the slow entry, which says what is wrong, or
-makes an entry for sizes that are new."""
+The object that is called has a *way*, WAY, and a way leads to the table of a program, TABLE: its
+words, then a record for each argument and result, then the constants' addresses. An argument's
+sizes are numbers, or the places (as -1 - place) of unknown ones among the sizes of a call. What
+follows from those is told by an entry: the sizes it is for, whether to let other threads run, then
+the shape and the number of bytes of each array. Where all sizes are known there is one entry; else
+it is looked for among the slots, of which at least half are empty. What does not fit a way is left
+to the next one, and at last to the slow entry, which says what is wrong, or makes an entry for
+sizes that are new.
+"""
 
 import re
 from collections.abc import Sequence
 
-from ..runtime.fp_environment import declarations, in_default_environment, register_of
+from ..runtime.fp_environment_ir import declarations, in_default_environment, register_of
 from .pytree_ir import FORMS
 
 DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = (
@@ -22,7 +26,8 @@ DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = (
     56,
     64,
 )  # places in a NumPy array object, in bytes
-# the place in a descriptor of what tells the elements' type: its kind, letter, order of bytes, flags and number
+# the place in a descriptor of what tells the elements' type: its kind, letter, order of bytes,
+# flags and number
 ELEMENT = 24
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 HEAD = 16  # bytes of an object before what is its own: the code's address, and the way's
@@ -38,7 +43,8 @@ TABLE = (
     "slots",
     "workspace",
 )
-# bytes of what a table says of an array: its descriptor, its rank, an argument's sizes, and the elements' type
+# bytes of what a table says of an array: its descriptor, its rank, an argument's sizes, and the
+# elements' type
 RECORD = 32
 SHAPED = 16  # bytes of what an entry says of an array: where its shape is, and its number of bytes
 BUSY = 64  # bytes before the workspace where it is told whether it is in use
@@ -77,7 +83,10 @@ def _word(name: str, type: str = "i64") -> str:
 def call_source() -> str:
     """The functions, of which `call` is the one that Python calls."""
     register = register_of()
-    head = "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace) alwaysinline nounwind"
+    head = (
+        "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace) "
+        "alwaysinline nounwind"
+    )
     run = in_default_environment(
         head, "%program", ("ptr %pointers", "ptr %sizes", "ptr %workspace"), register
     )

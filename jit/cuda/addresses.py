@@ -1,17 +1,19 @@
 """Names, lines and index arithmetic of CUDA C.
 
-Indices do not overflow: they are computed in `int` if their bounds allow it, otherwise in `long long`."""
+Indices do not overflow: they are computed in `int` if their bounds allow it, otherwise in `long
+long`.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...dialect.ir.sizes import Dim, Size
-from ...dialect.ir.types import I64, ElementType
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
-from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.traverse import children, walk
-from .scalar_functions import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
+from ...dialect.kernel_ir.index_bounds import index_bounds
+from ...dialect.kernel_ir.traverse import children, walk
+from ...dialect.types.sizes import Dim, Size
+from ...dialect.types.tensor_types import I64, ElementType
+from .scalar_spelling import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row
 
 LONGEST = 70  # characters of an expression that is not named
 _INT = 2**31 - 1
@@ -19,7 +21,9 @@ _INT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Val:
-    """A C expression: its text, its C type, how tightly it binds, and whether its value is exact."""
+    """A C expression: its text, its C type, how tightly it binds, and whether its value is
+    exact.
+    """
 
     text: str
     ctype: str
@@ -208,10 +212,14 @@ class Addresses:
 
 
 _INDEX = {
-    "add": Row("{a} + {b}", SUM), "sub": Row("{a} - {b}", SUM), "mul": Row("{a} * {b}", PRODUCT),
-    "floordiv": Row("{a} / {b}", PRODUCT), "floormod": Row("{a} % {b}", PRODUCT), "max": Row("max({a}, {b})"),
+    "add": Row("{a} + {b}", SUM),
+    "sub": Row("{a} - {b}", SUM),
+    "mul": Row("{a} * {b}", PRODUCT),
+    "floordiv": Row("{a} / {b}", PRODUCT),
+    "floormod": Row("{a} % {b}", PRODUCT),
+    "max": Row("max({a}, {b})"),
     "min": Row("min({a}, {b})"),
-}  # fmt: skip
+}
 
 
 def wide(value: Val) -> Val:
@@ -250,7 +258,9 @@ def index_bits(e: Expr) -> int:
 
 
 def is_index(e: Expr) -> bool:
-    """Test whether an expression is index arithmetic that cannot overflow, so that it need not wrap."""
+    """Test whether an expression is index arithmetic that cannot overflow, so that it need not
+    wrap.
+    """
     return e.type is I64 and index_bits(e) < 63
 
 

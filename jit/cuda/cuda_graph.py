@@ -1,6 +1,8 @@
 """CUDA graphs: launches that the driver captures and starts at once.
 
-PyCUDA has neither graphs nor access to foreign streams and memory, so its driver library is called directly."""
+PyCUDA has neither graphs nor access to foreign streams and memory, so its driver library is called
+directly.
+"""
 
 import ctypes
 import os
@@ -9,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ...dialect.ir.diagnostics import TargetError
+from ...dialect.support.diagnostics import TargetError
 
 _LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 _ORDINAL = 9  # which of a pointer's attributes is its device
@@ -38,7 +40,9 @@ def _driver() -> ctypes.CDLL:
 
 
 def order(first: int, second: int) -> None:
-    """Let the second stream, of whoever's, go on after what is on the first; 0 is that of the launches."""
+    """Let the second stream, of whoever's, go on after what is on the first; 0 is that of the
+    launches.
+    """
     driver, event = _driver(), ctypes.c_void_p()
     if not (status := driver.cuEventCreate(ctypes.byref(event), _NO_TIMING)):
         status = driver.cuEventRecord(event, ctypes.c_void_p(first))
@@ -50,7 +54,9 @@ def order(first: int, second: int) -> None:
 
 
 def current() -> tuple[int, int] | None:
-    """The number of the device and the handle of the thread's current context, of whoever's; None where there is none."""
+    """The number of the device and the handle of the thread's current context, of whoever's; None
+    where there is none.
+    """
     number, handle = ctypes.c_int(), ctypes.c_void_p()
     if _driver().cuCtxGetCurrent(ctypes.byref(handle)) or _driver().cuCtxGetDevice(
         ctypes.byref(number)
@@ -71,7 +77,9 @@ def device_of(address: int) -> int | None:
 def record(
     stream: Any, launch: Callable[[Any], None], errors: type[Exception], kept: Any
 ) -> Recorded | None:
-    """Capture the launches of `launch` on a stream, without running them; None if the driver cannot."""
+    """Capture the launches of `launch` on a stream, without running them; None if the driver
+    cannot.
+    """
     driver, handle = _driver(), ctypes.c_void_p(stream.handle)
     if not hasattr(driver, "cuGraphInstantiateWithFlags") or driver.cuStreamBeginCapture_v2(
         handle, _THREAD_LOCAL

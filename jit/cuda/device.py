@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import TargetError
+from ...dialect.support.diagnostics import TargetError
 from ...lowering.processor import processor
 from . import nvrtc
 from .cuda_graph import Recorded, current, device_of, record
@@ -46,8 +46,9 @@ _lock = threading.Lock()
 
 
 def device() -> "Device":
-    """The device of the thread's current context, else the first one; in its primary context, which CuPy and torch share,
-    unless the caller's is another."""
+    """The device of the thread's current context, else the first one; in its primary context, which
+    CuPy and torch share, unless the caller's is another.
+    """
     if lacking := missing():
         raise TargetError(f"target cuda: {lacking}")
     with _lock, explained():
@@ -61,7 +62,9 @@ def device() -> "Device":
 
 @lru_cache
 def _primary_context(number: int) -> Any:
-    """The primary context of a device; it is kept, since PyCUDA leaves one current that it gives back."""
+    """The primary context of a device; it is kept, since PyCUDA leaves one current that it gives
+    back.
+    """
     import pycuda.driver as driver
 
     return driver.Device(number).retain_primary_context()
@@ -144,7 +147,9 @@ class Device:
     # code
 
     def kernels(self, source: str, signatures: dict[str, str]) -> dict[str, Any]:
-        """The functions of a source, prepared for their arguments: P an address, q an integer of 64 bits."""
+        """The functions of a source, prepared for their arguments: P an address, q an integer of 64
+        bits.
+        """
         if not signatures:
             return {}
         with self._lock, self.active():
@@ -162,7 +167,10 @@ class Device:
             raise
         except self.driver.Error as e:
             has = driver_version()
-            text = f"target cuda: the driver, of CUDA {has}, does not take the code that {nvrtc.named()} makes: {e}"
+            text = (
+                f"target cuda: the driver, of CUDA {has}, does not take the code that "
+                f"{nvrtc.named()} makes: {e}"
+            )
             fitting = f"pip install 'nvidia-cuda-nvrtc=={has}.*'"
             raise TargetError(f"{text}; update the driver, or {fitting}") from None
 
@@ -184,7 +192,9 @@ class Device:
             kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments, shared_size=shared)
 
     def record(self, calls: Iterable[Call], kept: Any) -> Recorded | None:
-        """The launches as one graph, which keeps some objects alive; None where the driver has no graphs."""
+        """The launches as one graph, which keeps some objects alive; None where the driver has no
+        graphs.
+        """
 
         def launch(stream: Any) -> None:
             for kernel, blocks, threads, arguments, shared in calls:
@@ -232,7 +242,10 @@ class Device:
         """The reason why an array is not on this device; empty if it is."""
         mine, number = self.number, device_of(address) if size else self.number
         if number is None:
-            return f"expected memory of device {mine}, got the address {address:#x}, which is of none: was it freed?"
+            return (
+                f"expected memory of device {mine}, got the address {address:#x}, which is of "
+                "none: was it freed?"
+            )
         other = f"expected an array on device {mine}, got one on device {number}: copy it there"
         return "" if number == mine else other
 

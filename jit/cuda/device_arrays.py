@@ -1,4 +1,6 @@
-"""Arrays on a GPU, accessed through `__cuda_array_interface__` or DLPack without copies, and checked like host arrays."""
+"""Arrays on a GPU, accessed through `__cuda_array_interface__` or DLPack without copies, and
+checked like host arrays.
+"""
 
 import ctypes
 import sys
@@ -7,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError
-from ...dialect.ir.types import Type
-from ...dialect.program.function import Function, Value
+from ...dialect.ir.function import Function, Value
+from ...dialect.support.diagnostics import CallError
+from ...dialect.types.tensor_types import Type
 from ..calls.arguments import array_of, describe, take_arguments
 from .cuda_graph import order
 from .device import Device
@@ -66,11 +68,15 @@ def _row_major(shape: tuple[int, ...], step: int = 1) -> list[int]:
 def take_device_arguments(
     function: Function, given: tuple[Any, ...], device: Device
 ) -> list[DeviceArray]:
-    """The arguments, those of the host copied to the device, checked against the declared types and ranges."""
+    """The arguments, those of the host copied to the device, checked against the declared types and
+    ranges.
+    """
     taken: list[DeviceArray] = []
 
     def take(value: Any, argument: Value) -> np.ndarray:
-        """An array of the host with the argument's type, and its elements where a range is declared."""
+        """An array of the host with the argument's type, and its elements where a range is
+        declared.
+        """
         if not is_on_device(value):
             host = array_of(value, argument.known_type)
             memory = device.upload(host)
@@ -90,12 +96,17 @@ def take_device_arguments(
 
 
 def disagreement(array: DeviceArray, wanted: Type, device: Device) -> str:
-    """The reason why an array does not have the wanted type, or is not of the device; empty if it has, and is."""
+    """The reason why an array does not have the wanted type, or is not of the device; empty if it
+    has, and is.
+    """
     shape = wanted.array_shape
     fits = len(array.shape) == len(shape)
     known = [(d, n) for d, n in zip(shape, array.shape, strict=False) if isinstance(d, int)]
     if not fits or any(d != n for d, n in known) or array.dtype != wanted.element.dtype:
-        return f"expected {wanted}, got {describe(np.broadcast_to(np.empty((), array.dtype), array.shape))}"
+        return (
+            f"expected {wanted}, got "
+            f"{describe(np.broadcast_to(np.empty((), array.dtype), array.shape))}"
+        )
     if not array.contiguous:
         return f"expected a contiguous {wanted} on the device, got a strided one"
     return device.elsewhere(array.address, array.nbytes)
@@ -106,11 +117,17 @@ def disagreement(array: DeviceArray, wanted: Type, device: Device) -> str:
 
 class _DLTensor(ctypes.Structure):
     _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
+    )
 
 
 _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}

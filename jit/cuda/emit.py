@@ -1,25 +1,26 @@
 """Emit kernels as CUDA C, from loops and scalar functions, without knowledge of operators.
 
-A kernel becomes one `__global__` function over pointers and the sizes unknown at compile time. A parallel loop runs as
-a grid-stride loop; code outside of one runs in a single thread. A failed check writes its number to `*status`. No name
-of the user's reaches the text."""
+A kernel becomes one `__global__` function over pointers and the sizes unknown at compile time. A
+parallel loop runs as a grid-stride loop; code outside of one runs in a single thread. A failed
+check writes its number to `*status`. No name of the user's reaches the text.
+"""
 
 import re
 from dataclasses import dataclass
 
-from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import Dim, atoms_of, in_order, product
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Const, Expr, Extent, Read, Tensor
-from ...dialect.notation.plan import Plan, Requirements
-from ...dialect.notation.simplify import linear_index
-from ...dialect.notation.traverse import substitute
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan, Requirements
+from ...dialect.kernel_ir.expressions import ZERO, Const, Expr, Extent, Read, Tensor
+from ...dialect.kernel_ir.simplify_node import linear_index
+from ...dialect.kernel_ir.traverse import substitute
+from ...dialect.support.diagnostics import Span
+from ...dialect.types.sizes import Dim, atoms_of, in_order, product
 from ...lowering.analysis.accesses import accesses, reads
 from ...lowering.analysis.parallel_loops import THREADS, block_size
 from .addresses import Val, fits
+from .emit_mma import emit_matrix
 from .expressions import Expressions
-from .mma import emit_matrix
-from .scalar_functions import SHIFT, helpers, lookup_tables, value_type
+from .scalar_spelling import SHIFT, helpers, lookup_tables, value_type
 
 AHEAD = 32  # iterations of a light loop at once
 LIGHT = 40  # expressions
@@ -27,7 +28,9 @@ LIGHT = 40  # expressions
 
 @dataclass(frozen=True)
 class Launch:
-    """The launch parameters of a kernel: `work` is its total number of threads; None for a single thread."""
+    """The launch parameters of a kernel: `work` is its total number of threads; None for a single
+    thread.
+    """
 
     name: str
     arrays: tuple[Tensor, ...]
@@ -196,7 +199,9 @@ class _Function(Expressions):
         self.line("}")
 
     def copied(self, s: ir.For) -> bool:
-        """A loop that moves a pack, as one access; from an array to shared memory it arrives by itself."""
+        """A loop that moves a pack, as one access; from an array to shared memory it arrives by
+        itself.
+        """
 
         def first(*parts: tuple[Tensor, tuple[Expr, ...]]) -> list[Expr]:
             self.statement(
@@ -289,7 +294,9 @@ def _grid(kernel: ir.Kernel) -> tuple[int, Dim | None]:
 
 
 def _loads_ahead(s: ir.For) -> bool:
-    """Test whether a long loop is dominated by memory accesses, several iterations of which should be in flight."""
+    """Test whether a long loop is dominated by memory accesses, several iterations of which should
+    be in flight.
+    """
     if (
         s.kind != "serial"
         or s.start is not ZERO

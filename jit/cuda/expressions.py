@@ -1,9 +1,10 @@
 """Expressions of the loop language as CUDA C: values and the places of array elements.
 
-A value is exact, or a number modulo 2^width, made exact where that matters. What is used more than once gets a name."""
+A value is exact, or a number modulo 2^width, made exact where that matters. What is used more than
+once gets a name.
+"""
 
-from ...dialect.ir.types import F16, F64, I1, I64, ElementType
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Bitcast,
     Cast,
@@ -14,8 +15,9 @@ from ...dialect.notation.expressions import (
     Read,
     Tensor,
 )
-from ...dialect.notation.simplify import linear_index
-from . import scalar_functions as c
+from ...dialect.kernel_ir.simplify_node import linear_index
+from ...dialect.types.tensor_types import F16, F64, I1, I64, ElementType
+from . import scalar_spelling as c
 from .addresses import LONGEST, Addresses, Val, is_index, wide, widened
 
 
@@ -167,7 +169,9 @@ class Expressions(Addresses):
         return Val(text, c.value_type(tensor.element))
 
     def shuffled(self, text: str, at: Expr, element: ElementType) -> Val:
-        """A shuffle: the register of another thread of the warp. It is a statement, since no thread may skip it, as by `&&`."""
+        """A shuffle: the register of another thread of the warp. It is a statement, since no thread
+        may skip it, as by `&&`.
+        """
         assert isinstance(at, Apply) and at.function == "xor" and at.operands[0] is self.thread, (
             "a thread of the warp"
         )

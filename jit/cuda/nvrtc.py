@@ -1,4 +1,6 @@
-"""CUDA C to PTX or machine code by NVRTC, NVIDIA's compiler as a library. It needs no GPU and no driver."""
+"""CUDA C to PTX or machine code by NVRTC, NVIDIA's compiler as a library. It needs no GPU and no
+driver.
+"""
 
 import ctypes
 import ctypes.util
@@ -9,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...dialect.ir.diagnostics import TargetError
+from ...dialect.support.diagnostics import TargetError
 from ..cache import disk_cache
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ _lock = threading.Lock()  # NVRTC compiles one program at a time
 
 
 def compile_source(source: str, architecture: str = "compute_80") -> bytes:
-    """The code of a source: PTX for an architecture compute_XX, machine code for sm_XX; from the cache where it is there."""
+    """The code of a source: PTX for an architecture compute_XX, machine code for sm_XX; from the
+    cache where it is there.
+    """
     name = cached_as(source, architecture)
     if (code := disk_cache.load(name)) is None:
         kind = "PTX" if "compute" in architecture else "CUBIN"
@@ -40,7 +44,9 @@ def compile_source(source: str, architecture: str = "compute_80") -> bytes:
 
 
 def cached_as(source: str, architecture: str = "compute_80") -> str:
-    """The name in the cache of what the library makes of a source; TargetError where there is no library."""
+    """The name in the cache of what the library makes of a source; TargetError where there is no
+    library.
+    """
     if (path := _library_path()) is None:
         raise TargetError(missing())
     return disk_cache.key(

@@ -1,7 +1,8 @@
 """Cache entries of compiled functions, which make lowering and optimization unnecessary.
 
-An entry is a header in JSON, machine code and the constants in the kernels' layout. `source_cache` maps a program's
-text to an entry."""
+An entry is a header in JSON, machine code and the constants in the kernels' layout. `source_cache`
+maps a program's text to an entry.
+"""
 
 import json
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import Dim, Size
-from ...dialect.program.function import Function
+from ...dialect.ir.function import Function
+from ...dialect.support.diagnostics import Span
+from ...dialect.types.sizes import Dim, Size
 from ..cache import disk_cache
 from ..calls.arguments import size_place
 
@@ -84,7 +85,9 @@ def load(name: str, function: Function) -> Compiled | None:
 
 
 def written(part: Any, atoms: dict[tuple[Any, ...], int]) -> Any:
-    """A size for the header: [constant, [factor, number of a known size] or [factor, operation, part, part], ...]."""
+    """A size for the header: [constant, [factor, number of a known size] or [factor, operation,
+    part, part], ...].
+    """
     if not isinstance(part, Size):
         return part
     terms = [

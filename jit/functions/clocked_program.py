@@ -1,4 +1,6 @@
-"""A compiled clocked program: holds state, advances it by ticks of native code, and accesses it by name."""
+"""A compiled clocked program: holds state, advances it by ticks of native code, and accesses it by
+name.
+"""
 
 import os
 import threading
@@ -13,19 +15,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ...dialect.cog.clocked import warnings as graph_warnings
-from ...dialect.ir.array_files import read_arrays
-from ...dialect.ir.compilation_context import compiling
-from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
-from ...dialect.ir.files import write_file
-from ...dialect.ir.fp_environment import DefaultFpEnvironment
-from ...dialect.ir.limits import LIMITS, excess
-from ...dialect.notation.printer import plan_text
-from ...dialect.program.function import Function, Graph
-from ...dialect.program.module import Module
+from ...dialect.ir.function import Function, Graph
+from ...dialect.ir.module import Module
+from ...dialect.kernel_ir.kernel_printer import plan_text
+from ...dialect.support.array_files import read_arrays
+from ...dialect.support.compilation_context import compiling
+from ...dialect.support.diagnostics import CallError, Diagnostic, TargetError
+from ...dialect.support.files import write_file
+from ...dialect.support.fp_environment import DefaultFpEnvironment
+from ...dialect.support.limits import LIMITS, excess
+from ...lowering.clocked_plan import StepPlan
+from ...lowering.levels import STAGES
 from ...lowering.pipeline import lower_step
 from ...lowering.processor import compiling_for
-from ...lowering.stages import STAGES
-from ...lowering.step_plan import StepPlan
 from ...lowering.stepping.split_step_and_observe import State, split_step_and_observe
 from ..calls.arguments import array_of
 from ..host_processor import check_runs_here
@@ -41,7 +43,9 @@ Sensor = Iterable[Any] | Callable[[int], Any]
 
 
 class CompiledGraph:
-    """A graph on one target. A graph that was never reset resets itself first; time counts ticks since the reset."""
+    """A graph on one target. A graph that was never reset resets itself first; time counts ticks
+    since the reset.
+    """
 
     def __init__(
         self, module: Module, graph: Graph, target: str = "cpu", options: CompileOptions = DEFAULT
@@ -72,7 +76,10 @@ class CompiledGraph:
         """A graph is no function: this says what there is instead."""
         ways = [f'write("{s.name}", value)' for s in self.writable[:1]]
         ways += ["step(ticks)", *(f'read("{name}")' for name in self.names[:1])]
-        message = f"@{self.graph.name} is a graph, which is not called but moves by ticks: {', '.join(ways)}"
+        message = (
+            f"@{self.graph.name} is a graph, which is not called but moves by ticks: "
+            f"{', '.join(ways)}"
+        )
         raise CallError(Diagnostic(message, self.graph.span, "graph.call"))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -115,10 +122,12 @@ class CompiledGraph:
         sensors: Mapping[str, Sensor] | None = None,
         on_tick: "Callable[[CompiledGraph, int], Any] | None" = None,
     ) -> int:
-        """Moves on by ticks, feeding sensors: what a sensor gives for a tick is what that tick computes with.
+        """Moves on by ticks, feeding sensors: what a sensor gives for a tick is what that tick
+        computes with.
 
-        A sensor is an iterable of arrays, or a function of the time; None, or the iterable's end, leaves it as it is.
-        `on_tick(graph, time)` is called after every tick."""
+        A sensor is an iterable of arrays, or a function of the time; None, or the iterable's end,
+        leaves it as it is. `on_tick(graph, time)` is called after every tick.
+        """
         ticks = _ticks(ticks)
         if not isinstance(sensors, (Mapping, NoneType)):
             raise CallError(
@@ -160,7 +169,9 @@ class CompiledGraph:
         return tuple(s for s in self._states.values() if s.writable)
 
     def read(self, name: str, copy: bool = True) -> np.ndarray:
-        """The current value of a field, sensor, actuator or probe: a copy, or a read-only view until the next step."""
+        """The current value of a field, sensor, actuator or probe: a copy, or a read-only view
+        until the next step.
+        """
         with self._lock:
             if isinstance(name, str) and name in self._states:
                 array = self._ready().current[name]
@@ -253,7 +264,9 @@ class CompiledGraph:
 
     @DefaultFpEnvironment()
     def lower(self, stage: Stage = "loops") -> str:
-        """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
+        """The graph at a stage of its lowering; beyond the graph itself, the function that advances
+        it by a tick.
+        """
         optimize = self.options.optimize > 0
         with compiling_for(self.options.cpu):
             if optimize and stage in ("loops", "schedule"):
@@ -273,7 +286,9 @@ class CompiledGraph:
             return self.function(self.clockwork.advance).lower(stage)
 
     def cost(self, by: str = "kernel") -> "Cost":
-        """Operations and bytes of a tick, counted exactly: of each kernel, or of each operation by its formula."""
+        """Operations and bytes of a tick, counted exactly: of each kernel, or of each operation by
+        its formula.
+        """
         from ...lowering.analysis.count_operations import cost
 
         if by == "kernel" and self.options.optimize:
@@ -329,7 +344,10 @@ def _feed(name: str, source: Sensor) -> Callable[[int], Any]:
     if callable(source):
         return source
     if not isinstance(source, Iterable):
-        message = f'the sensor "{name}" is fed by an iterable or a function of the time, got {type(source).__name__}'
+        message = (
+            f'the sensor "{name}" is fed by an iterable or a function of the time, got '
+            f"{type(source).__name__}"
+        )
         raise CallError(message)
     items: Iterator[Any] = iter(source)
     return lambda time: next(items, None)

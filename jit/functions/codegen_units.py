@@ -1,8 +1,10 @@
-"""Codegen units: kernels are compiled in several modules, on other threads, while later ones are still lowered (rustc).
+"""Codegen units: kernels are compiled in several modules, on other threads, while later ones are
+still lowered (rustc).
 
-LLVM releases Python's lock. A unit has enough lines that the fixed cost of a module does not matter; the division into
-units depends on the kernels alone. The lowering thread compiles, too, when it is done. With one thread for parallel
-loops there is one unit and no other thread."""
+LLVM releases Python's lock. A unit has enough lines that the fixed cost of a module does not
+matter; the division into units depends on the kernels alone. The lowering thread compiles, too,
+when it is done. With one thread for parallel loops there is one unit and no other thread.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,8 +12,8 @@ from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from typing import Any
 
-from ...dialect.notation.loops import Kernel
-from ...dialect.notation.plan import Plan
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.loops import Kernel
 from ...lowering.processor import processor
 from ..calls import fastcall
 from ..llvm.emit import Emission
@@ -26,7 +28,9 @@ NAME = "cvm compiling"  # the beginning of a thread's
 
 
 class Parts:
-    """The machine code of a program whose kernels are told one after the other. `beside` is IR that calls their entry."""
+    """The machine code of a program whose kernels are told one after the other. `beside` is IR that
+    calls their entry.
+    """
 
     def __init__(self, emission: Emission, beside: Module | None = None) -> None:
         self.parallel = False
@@ -70,7 +74,9 @@ class Parts:
             self._asked.append((module, None))
 
     def images(self) -> tuple[bytes, ...]:
-        """The object files, which belong together; this thread makes those that no other has begun."""
+        """The object files, which belong together; this thread makes those that no other has
+        begun.
+        """
         last_first = [
             fresh_object_code(module) if begun is None or begun.cancel() else begun.result()
             for module, begun in reversed(self._asked)

@@ -1,6 +1,8 @@
-"""A compiled function: checks its arguments, runs on its target, and shows every stage of its lowering.
+"""A compiled function: checks its arguments, runs on its target, and shows every stage of its
+lowering.
 
-What makes code is loaded where it is asked for: a function whose code was kept does without."""
+What makes code is loaded where it is asked for: a function whose code was kept does without.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
@@ -9,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dialect.ir.compilation_context import USER_TRACEBACK
-from ...dialect.ir.diagnostics import CallError, Diagnostic, Span
-from ...dialect.ir.fp_environment import DefaultFpEnvironment
-from ...dialect.ir.limits import LIMITS, excess
-from ...dialect.ir.sizes import Dim, Size, evaluate, product
-from ...dialect.ir.suggest import did_you_mean
-from ...dialect.ir.types import Type, as_given
-from ...dialect.program.function import Function
-from ...dialect.program.module import Module
+from ...dialect.ir.function import Function
+from ...dialect.ir.module import Module
+from ...dialect.support.compilation_context import USER_TRACEBACK
+from ...dialect.support.diagnostics import CallError, Diagnostic, Span
+from ...dialect.support.fp_environment import DefaultFpEnvironment
+from ...dialect.support.limits import LIMITS, excess
+from ...dialect.support.suggest import did_you_mean
+from ...dialect.types.sizes import Dim, Size, evaluate, product
+from ...dialect.types.tensor_types import Type, as_given
 from ...lowering.processor import Processor, compiling_for
 from ..calls.arguments import (
     has_internal_overlap,
@@ -33,13 +35,15 @@ from ..targets import find_target, target_of_stage
 if TYPE_CHECKING:
     from inspect import Signature
 
-    from ...dialect.notation.plan import Plan
-    from ...dialect.program.deferred_size_limits import DeferredChecks
+    from ...dialect.ir.deferred_size_limits import DeferredChecks
+    from ...dialect.kernel_ir.execution_plan import Plan
     from ...lowering.analysis.count_operations import Cost
 
 
 class CompiledFunction:
-    """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for several results."""
+    """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for
+    several results.
+    """
 
     target = ""
     _size_places: Mapping[Any, tuple[int, int]] = MappingProxyType(
@@ -58,15 +62,18 @@ class CompiledFunction:
         self.options = options
         overwritten: dict[int, int] = {}
         if any("inplace" in a.attributes for a in function.arguments):
-            from ...dialect.program.overwritten_arguments import with_contents_returned
+            from ...dialect.ir.overwritten_arguments import with_contents_returned
 
             self.computed, overwritten = with_contents_returned(module, function)
         self._called_as(self.computed, overwritten, len(function.results))
 
     def _called_as(self, head: Function, overwritten: dict[int, int], returned: int) -> None:
-        """Set the signature: the function, results that overwrite arguments, and the number of visible results."""
+        """Set the signature: the function, results that overwrite arguments, and the number of
+        visible results.
+        """
         self.head = head
-        self.__doc__ = f"The function @{head.name}, compiled for {self.target}."  # for `help`, beside its `repr`
+        # for `help`, beside its `repr`
+        self.__doc__ = f"The function @{head.name}, compiled for {self.target}."
         self.limits = LIMITS.get()
         self.returned = returned
         self.is_static = all(t.is_static for t in (*head.argument_types, *head.result_types))
@@ -90,15 +97,19 @@ class CompiledFunction:
 
     @cached_property
     def computed(self) -> Function:
-        """The function that is lowered: it has a further result for each argument overwritten by what is not returned."""
-        from ...dialect.program.overwritten_arguments import with_contents_returned
+        """The function that is lowered: it has a further result for each argument overwritten by
+        what is not returned.
+        """
+        from ...dialect.ir.overwritten_arguments import with_contents_returned
 
         return with_contents_returned(self.module, self.function)[0]
 
     @cached_property
     def left_open(self) -> "DeferredChecks | None":
-        """The checks deferred to calls with unknown sizes; None if a call needs the whole program."""
-        from ...dialect.program.find_deferred_checks import find_deferred_checks
+        """The checks deferred to calls with unknown sizes; None if a call needs the whole
+        program.
+        """
+        from ...dialect.ir.find_deferred_checks import find_deferred_checks
 
         return find_deferred_checks(self.computed)
 
@@ -108,7 +119,7 @@ class CompiledFunction:
 
     def _repr_html_(self) -> str:
         """The function in a notebook: signature and sizes, and the drawing."""
-        from ...dialect.program.diagram import caption, html
+        from ...dialect.ir.diagram import caption, html
 
         return html(
             self.module, [self.function], f"{caption(self.function)}, compiled for {self.target}"
@@ -133,7 +144,9 @@ class CompiledFunction:
         return Signature([*found, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
-        """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple of them, to write the results into."""
+        """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple
+        of them, to write the results into.
+        """
         with USER_TRACEBACK:
             arguments = in_order(self.head, arguments, named)
             try:
@@ -182,15 +195,19 @@ class CompiledFunction:
             raise CallError(Diagnostic(*requirements[status - 1], "run"))
 
     def batch(self, *arguments: Sequence[Any]) -> list[Any]:
-        """The function on each sample: one list per argument, arrays of one rank, their shapes as the program allows.
+        """The function on each sample: one list per argument, arrays of one rank, their shapes as
+        the program allows.
 
-        An argument that is not a list is the same for every sample."""
+        An argument that is not a list is the same for every sample.
+        """
         return [self(*sample) for sample in samples_of(arguments)]
 
     def _in_storage(
         self, args: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """The arrays to compute results in: an argument's array if the plan stores the result there."""
+        """The arrays to compute results in: an argument's array if the plan stores the result
+        there.
+        """
         for k in self.overwritten.values():
             array, argument = args[k], self.head.arguments[k]
             if isinstance(array, np.ndarray) and (
@@ -208,9 +225,13 @@ class CompiledFunction:
         return found
 
     def _leave(
-        self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray], results: list[np.ndarray],
+        self,
+        given: Sequence[Any],
+        arrays: list[np.ndarray],
+        outputs: list[np.ndarray],
+        results: list[np.ndarray],
         shared: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Every overwritten argument holds its result; without `out`, it is the result."""
         for n, k in self.overwritten.items():
             if results[n] is not arrays[k]:
@@ -231,7 +252,9 @@ class CompiledFunction:
         raise NotImplementedError
 
     def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
-        """The result types for these arguments; what could not be checked before the sizes were known is checked here."""
+        """The result types for these arguments; what could not be checked before the sizes were
+        known is checked here.
+        """
         if self.is_static:
             return list(self.head.result_types)
         if (key := tuple(a.shape for a in arrays)) not in self._types:
@@ -244,7 +267,7 @@ class CompiledFunction:
             if (
                 found := None if self.left_open is None else self.left_open.result_types(given)
             ) is None:
-                from ...dialect.program.verify import instantiate
+                from ...dialect.ir.verify import instantiate
 
                 types = instantiate(self.module, self.computed, given)
                 found = [types.get(r) or r.known_type for r in self.computed.results]
@@ -253,8 +276,10 @@ class CompiledFunction:
 
     @DefaultFpEnvironment()
     def lower(self, stage: Stage = "loops") -> str:
-        """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
-        from ...lowering.stages import STAGES, show
+        """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda
+        or ptx.
+        """
+        from ...lowering.levels import STAGES, show
 
         with compiling_for(self.compiled_for):
             if stage in STAGES:
@@ -266,9 +291,12 @@ class CompiledFunction:
             return target.stages[stage](target.emit(plan, self.options), self.options)
 
     def cost(self, by: str = "kernel", **sizes: int) -> "Cost":
-        """Operations and bytes of a call, counted exactly: of each kernel, or of each operation by its formula.
+        """Operations and bytes of a call, counted exactly: of each kernel, or of each operation by
+        its formula.
 
-        `sizes` are those that are unknown while compiling, `f.cost(N=4)`; one that is not given counts as 1."""
+        `sizes` are those that are unknown while compiling, `f.cost(N=4)`; one that is not given
+        counts as 1.
+        """
         from ...lowering.analysis.count_operations import cost
         from ...lowering.operation_costs import operation_costs
 

@@ -1,6 +1,8 @@
-"""A function on a GPU: device arrays are used without copies, host arrays are copied; constants stay on the device.
+"""A function on a GPU: device arrays are used without copies, host arrays are copied; constants
+stay on the device.
 
-Repeated sequences of launches over the same arrays are captured as a CUDA graph."""
+Repeated sequences of launches over the same arrays are captured as a CUDA graph.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -9,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.ir.sizes import evaluate
-from ...dialect.ir.types import Type
-from ...dialect.program.function import Function
-from ...dialect.program.module import Module
+from ...dialect.ir.function import Function
+from ...dialect.ir.module import Module
+from ...dialect.support.diagnostics import CallError, Diagnostic
+from ...dialect.types.sizes import evaluate
+from ...dialect.types.tensor_types import Type
 from ..calls.arguments import in_order
 from ..cuda.cuda_graph import Recorded, order
 from ..cuda.device import Call, device
@@ -72,9 +74,11 @@ class CudaFunction(GpuFunction):
         return self.cuda_graph(*arguments, out=out)()
 
     def cuda_graph(self, /, *arguments: Any, out: Any = None, **named: Any) -> Callable[[], Any]:
-        """A callable that calls the function over these arrays, whatever those of the device hold then, and gives the same
-        results each time: from the second call on by one recorded CUDA graph, where there are several launches. The
-        arrays are checked now, and those of the host copied."""
+        """A callable that calls the function over these arrays, whatever those of the device hold
+        then, and gives the same results each time: from the second call on by one recorded CUDA
+        graph, where there are several launches. The arrays are checked now, and those of the host
+        copied.
+        """
         given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
         with self.device.active():
             own = take_device_arguments(
@@ -128,7 +132,9 @@ class CudaFunction(GpuFunction):
             self.device.copy(to.address, of.address, of.nbytes)
 
     def _aligned(self, array: DeviceArray) -> DeviceArray:
-        """The array, or a copy of it where it does not begin at a multiple of 16 bytes: kernels access that many at once."""
+        """The array, or a copy of it where it does not begin at a multiple of 16 bytes: kernels
+        access that many at once.
+        """
         if array.address % ALIGNMENT == 0:
             return array
         memory = self.device.allocate(array.nbytes)
@@ -166,7 +172,9 @@ class CudaFunction(GpuFunction):
                 self.device.download(int(memory), output)
 
     def _execute(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> None:
-        """The launches, over arrays at these addresses: one by one at first, recorded when the same ones come again."""
+        """The launches, over arrays at these addresses: one by one at first, recorded when the same
+        ones come again.
+        """
         key = (*arguments, *results, *sizes.values())
         with self._lock:
             if (status := self._replay(key)) is None:
@@ -211,7 +219,9 @@ class CudaFunction(GpuFunction):
     def calls(
         self, arguments: list[int], results: list[int], sizes: dict[Any, int]
     ) -> tuple[list[Call], Any, Any]:
-        """The launches of a call (after the last step of a conditional loop), and its workspace and status memory."""
+        """The launches of a call (after the last step of a conditional loop), and its workspace and
+        status memory.
+        """
         plan = self.plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
         addresses.update({t: int(memory) for t, memory in self._uploaded.items()})
@@ -226,7 +236,9 @@ class CudaFunction(GpuFunction):
         return calls, workspace, status
 
     def _launch_and_test(self, calls: list[Call], address: int, status: int) -> bool:
-        """Test whether a condition on the device holds, and nothing has failed, after the launches that wait."""
+        """Test whether a condition on the device holds, and nothing has failed, after the launches
+        that wait.
+        """
         self.device.launch(calls)
         calls.clear()
         found, failed = np.zeros(1, np.bool_), np.zeros(1, np.int32)
@@ -245,7 +257,9 @@ class CudaKernels(PlanFunction, CudaFunction):
 
 
 class DeviceStepper(Mapping[str, np.ndarray]):
-    """State that stays on a GPU between steps; what was read meanwhile is copied back before the state moves on."""
+    """State that stays on a GPU between steps; what was read meanwhile is copied back before the
+    state moves on.
+    """
 
     def __init__(self, graph: "CompiledGraph") -> None:
         clockwork = graph.clockwork

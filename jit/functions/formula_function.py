@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import TargetError
-from ...dialect.notation.expressions import Expr, Tensor
-from ...dialect.notation.formulas import Formula, Formulas, View
-from ...dialect.notation.plan import Plan
-from ...dialect.notation.printer import plan_text
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Expr, Tensor
+from ...dialect.kernel_ir.formulas import Formula, Formulas, View
+from ...dialect.kernel_ir.kernel_printer import plan_text
+from ...dialect.support.diagnostics import TargetError
 from ...lowering import pipeline
 from ...lowering.analysis.evaluate_expressions import Evaluation
-from ...lowering.formulas.printer import formulas_text
+from ...lowering.formulas.formula_printer import formulas_text
 from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
 from ...lowering.processor import compiling_for

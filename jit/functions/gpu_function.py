@@ -1,4 +1,6 @@
-"""A function on a real or simulated GPU: its launches in order, with the arrays and sizes of a call."""
+"""A function on a real or simulated GPU: its launches in order, with the arrays and sizes of a
+call.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError
-from ...dialect.ir.sizes import Size, evaluate
-from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.loops import Kernel, Loop
-from ...dialect.notation.plan import Plan
-from ...dialect.program.function import Function
-from ...dialect.program.module import Module
+from ...dialect.ir.function import Function
+from ...dialect.ir.module import Module
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Tensor
+from ...dialect.kernel_ir.loops import Kernel, Loop
+from ...dialect.support.diagnostics import CallError
+from ...dialect.types.sizes import Size, evaluate
 from ...lowering.analysis.count_operations import kernel_cost
 from ..calls.arguments import size_place
 from ..cuda import nvrtc
@@ -57,14 +59,21 @@ class GpuFunction(CompiledFunction):
     def launches(
         self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int
     ) -> Iterator[tuple[Launch, int, list[int]]]:
-        """Each launch with its number of blocks and its arguments; those without work are left out."""
+        """Each launch with its number of blocks and its arguments; those without work are left
+        out.
+        """
         launch_of = dict(zip(self.plan.all_kernels, self.source.launches, strict=True))
         yield from self._launches_of(self.plan, launch_of, sizes, addresses, workspace, status)
 
     def _launches_of(
-        self, plan: Plan, launch_of: Mapping[Kernel, Launch], sizes: Mapping[Any, int], addresses: Mapping[Tensor, int],
-        workspace: int, status: int,
-    ) -> Iterator[tuple[Launch, int, list[int]]]:  # fmt: skip
+        self,
+        plan: Plan,
+        launch_of: Mapping[Kernel, Launch],
+        sizes: Mapping[Any, int],
+        addresses: Mapping[Tensor, int],
+        workspace: int,
+        status: int,
+    ) -> Iterator[tuple[Launch, int, list[int]]]:
         def address(tensor: Tensor) -> int:
             home = plan.home.get(tensor, tensor)
             return (
@@ -134,7 +143,9 @@ def steps_of(
 
 
 class SimulatedFunction(GpuFunction):
-    """Runs the emitted kernels without a GPU: compiled to PTX, which is executed in NumPy, every access checked."""
+    """Runs the emitted kernels without a GPU: compiled to PTX, which is executed in NumPy, every
+    access checked.
+    """
 
     target = "cuda-sim"
 
@@ -152,7 +163,9 @@ class SimulatedFunction(GpuFunction):
         memory: Memory,
         run: Callable[..., None] = emulate,
     ) -> None:
-        """Runs a call in a memory, which then holds its statistics, if it keeps any; `run` runs a kernel."""
+        """Runs a call in a memory, which then holds its statistics, if it keeps any; `run` runs a
+        kernel.
+        """
         plan, sizes = self.plan, self.sizes_of(arrays)
         given = dict(zip(plan.arguments, arrays, strict=True)) | self._constants
         addresses = {t: memory.give(a) for t, a in given.items()}
@@ -178,9 +191,11 @@ class SimulatedFunction(GpuFunction):
             memory.take(addresses[tensor], output)
 
     def counted(self, arrays: list[np.ndarray]) -> list[dict[str, Any]]:
-        """For each kernel of a call `name`, `launches`, `blocks`, `threads`, the bytes of its arrays that it accesses, and
-        `counts`, those of the memory's statistics, of a launch: of blocks from the middle of its grid, for all of them;
-        really of all where launches depend on what others compute."""
+        """For each kernel of a call `name`, `launches`, `blocks`, `threads`, the bytes of its
+        arrays that it accesses, and `counts`, those of the memory's statistics, of a launch: of
+        blocks from the middle of its grid, for all of them; really of all where launches depend on
+        what others compute.
+        """
         kernels = {
             s.name: k for k, s in zip(self.plan.all_kernels, self.source.launches, strict=True)
         }

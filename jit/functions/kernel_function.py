@@ -1,28 +1,31 @@
-"""Kernels that were given as text, on each target that runs them: arrays in by their names, arrays out.
+"""Kernels that were given as text, on each target that runs them: arrays in by their names, arrays
+out.
 
-A CPU runs the kernels as they are, in their order; LLVM optimizes each. A GPU runs those that are mapped to a grid as they
-are, and others once they have been."""
+A CPU runs the kernels as they are, in their order; LLVM optimizes each. A GPU runs those that are
+mapped to a grid as they are, and others once they have been.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
-from ...dialect.ir.sizes import evaluate, product
-from ...dialect.ir.types import TensorType, Type, as_given
-from ...dialect.ir.unify import bind
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent, conjunction
-from ...dialect.notation.formulas import Formulas, View
-from ...dialect.notation.loops import MAX_STEPS, For, If, Kernel, Loop, outer_loops, statements
-from ...dialect.notation.plan import Plan
-from ...dialect.notation.printer import plan_text
-from ...dialect.notation.traverse import walk
-from ...dialect.program.function import Function, Value
-from ...dialect.program.module import Module
+from ...dialect.ir.function import Function, Value
+from ...dialect.ir.module import Module
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, conjunction
+from ...dialect.kernel_ir.formulas import Formulas, View
+from ...dialect.kernel_ir.kernel_printer import plan_text
+from ...dialect.kernel_ir.loops import MAX_STEPS, For, If, Kernel, Loop, outer_loops, statements
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.support.diagnostics import CallError, Diagnostic, TargetError
+from ...dialect.types.sizes import evaluate, product
+from ...dialect.types.tensor_types import TensorType, Type, as_given
+from ...dialect.types.unify import bind
 from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.analysis.verify_kernel import check_kernel
 from ...lowering.analysis.written import filled
+from ...lowering.levels import STAGES
 from ...lowering.loops.expand_functions import expand_functions
 from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.sanitize import sanitize
@@ -30,7 +33,6 @@ from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
 from ...lowering.pipeline import schedule, schedule_for_gpu
 from ...lowering.processor import compiling_for
-from ...lowering.stages import STAGES
 from ...lowering.storage.place_buffers import place_buffers
 from ..cuda.emulator.races import Fault
 from ..host_processor import check_runs_here
@@ -52,8 +54,9 @@ def _size_tests(kernel: Kernel) -> list[Expr]:
 
 
 class PlanFunction(CompiledFunction):
-    """The calls of kernels that have no program, and their stages. `declared` has the arguments and results as a caller
-    sees them, where passes have split complex ones."""
+    """The calls of kernels that have no program, and their stages. `declared` has the arguments and
+    results as a caller sees them, where passes have split complex ones.
+    """
 
     def __init__(
         self, plan: Plan, options: CompileOptions = DEFAULT, declared: Formulas | None = None
@@ -95,7 +98,8 @@ class PlanFunction(CompiledFunction):
         if self.options.sanitize or any(map(check_kernel, plan.all_kernels)):
             if self.target == "cuda":  # which goes on after a check that fails
                 raise TargetError(
-                    "accesses of these kernels depend on data: the targets cpu and cuda-sim check them"
+                    "accesses of these kernels depend on data: the targets cpu and "
+                    "cuda-sim check them"
                 )
             return run_passes((sanitize,), plan, Context())
         return plan
@@ -126,7 +130,10 @@ class PlanFunction(CompiledFunction):
             if count != expected and all(
                 Evaluation({}, sizes).values(e, {}) for e in self.guards.get(view, ())
             ):
-                message = f"%{view.name} is a view of %{of.name}, and has {count} elements, not {expected}"
+                message = (
+                    f"%{view.name} is a view of %{of.name}, and has {count} elements, not "
+                    f"{expected}"
+                )
                 raise CallError(Diagnostic(message, self.head.span, "run"))
         for k in (k for p in self.plan.plans for k in p.kernels if isinstance(k, Loop)):
             if (

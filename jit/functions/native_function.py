@@ -1,4 +1,6 @@
-"""A function as native code: machine code, constants, workspaces, and the entry point for Python."""
+"""A function as native code: machine code, constants, workspaces, and the entry point for
+Python.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...dialect.ir.sizes import Size, evaluate
-from ...dialect.program.function import Function
-from ...dialect.program.module import Module
+from ...dialect.ir.function import Function
+from ...dialect.ir.module import Module
+from ...dialect.types.sizes import Size, evaluate
 from ...lowering.processor import Processor, compiling_for
 from ..cache import disk_cache
 from ..cache.keys import name_of
@@ -30,8 +32,8 @@ from . import cache_entry
 from .compiled_function import CompiledFunction
 
 if TYPE_CHECKING:
-    from ...dialect.notation.loops import Kernel
-    from ...dialect.notation.plan import Plan
+    from ...dialect.kernel_ir.execution_plan import Plan
+    from ...dialect.kernel_ir.loops import Kernel
     from .cache_entry import Compiled
     from .signature import Signature
 
@@ -73,7 +75,9 @@ class NativeFunction(CompiledFunction):
     def recall(
         self, head: Signature, compiled: Compiled, program: Program, options: CompileOptions
     ) -> None:
-        """Takes the place of `__init__` where the function was compiled before, and its program is read when it is asked for."""
+        """Takes the place of `__init__` where the function was compiled before, and its program is
+        read when it is asked for.
+        """
         self._read = program
         self.options = options
         self.left_open = head.left_open
@@ -120,10 +124,16 @@ class NativeFunction(CompiledFunction):
         plan = self.plan
         text = emit_plans(plan, optimize=False)
         return cache_entry.Compiled(
-            (fresh_object_code(text.module, passes=False),), tuple(np.ascontiguousarray(c) for c in plan.data.values()),
-            plan.workspace, text.sizes, text.requirements, in_place=frozenset(), release=True,
-            parallel="@parallel" in text.module.definitions, within=False,
-        )  # fmt: skip
+            (fresh_object_code(text.module, passes=False),),
+            tuple(np.ascontiguousarray(c) for c in plan.data.values()),
+            plan.workspace,
+            text.sizes,
+            text.requirements,
+            in_place=frozenset(),
+            release=True,
+            parallel="@parallel" in text.module.definitions,
+            within=False,
+        )
 
     def _compile_in_units(self) -> Compiled:
         from ...lowering.analysis.cost import estimated_work
@@ -146,10 +156,18 @@ class NativeFunction(CompiledFunction):
             constants = tuple(np.ascontiguousarray(c) for c in plan.data.values())
             moved = sum(c.nbytes for c in constants)  # a part of the estimated work
             return cache_entry.Compiled(
-                parts.images(), constants, plan.workspace, emission.sizes, tuple(emission.requirements.listed),
-                frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
-                moved > WORTH_RELEASING or estimated_work(plan) > WORTH_RELEASING, parts.parallel, checked is not None,
-            )  # fmt: skip
+                parts.images(),
+                constants,
+                plan.workspace,
+                emission.sizes,
+                tuple(emission.requirements.listed),
+                frozenset(
+                    n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]
+                ),
+                moved > WORTH_RELEASING or estimated_work(plan) > WORTH_RELEASING,
+                parts.parallel,
+                checked is not None,
+            )
 
     @property
     def _plain(self) -> Plan:
@@ -175,14 +193,18 @@ class NativeFunction(CompiledFunction):
 
     @property
     def _is_direct(self) -> bool:
-        """Test whether calls can bypass Python: arguments are only read, and their checks are simple."""
+        """Test whether calls can bypass Python: arguments are only read, and their checks are
+        simple.
+        """
         function = self.head
         asked = {k for a in function.arguments for k in a.attributes}
         sizes = [d for t in function.argument_types for d in t.array_shape if isinstance(d, Size)]
         return bool(not asked - {"range"} and function.results and all(d.is_atom for d in sizes))
 
     def _call_directly(self) -> None:
-        """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
+        """Calls of this object go to machine code, which leaves to `__call__` of this class what it
+        does not take.
+        """
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
         if self._is_direct:
             self.table = self._table()
@@ -236,13 +258,17 @@ class NativeFunction(CompiledFunction):
         return (ctypes.c_void_p * len(addresses))(*addresses)
 
     def _take_workspace(self, needed: int) -> np.ndarray:
-        """Take the thread's memory for intermediate arrays, or new memory in a nested call, as in a signal handler."""
+        """Take the thread's memory for intermediate arrays, or new memory in a nested call, as in a
+        signal handler.
+        """
         held: np.ndarray | None = self._scratch.__dict__.pop("memory", None)
         return held if held is not None and held.size >= needed else aligned_memory(needed)
 
 
 def _raised_by_handler(error: SystemError) -> BaseException:
-    """The exception of a signal handler, which ctypes finds set after a call and wraps; a circle of the two would keep arrays."""
+    """The exception of a signal handler, which ctypes finds set after a call and wraps; a circle of
+    the two would keep arrays.
+    """
     cause, error.__cause__, error.__context__ = error.__cause__, None, None
     return cause or error
 
@@ -257,7 +283,9 @@ def aligned_memory(size: int) -> np.ndarray:
 def native_function(
     module: Module, function: Function, options: CompileOptions = DEFAULT
 ) -> NativeFunction:
-    """A native function that Python calls without a detour, where its objects lie in memory as expected."""
+    """A native function that Python calls without a detour, where its objects lie in memory as
+    expected.
+    """
     return _kind(options)(module, function, options)
 
 

@@ -1,4 +1,6 @@
-"""Profile a function, or a tick: every kernel of the plan is timed by itself, in order, on the arrays of the whole call."""
+"""Profile a function, or a tick: every kernel of the plan is timed by itself, in order, on the
+arrays of the whole call.
+"""
 
 import ctypes
 import statistics
@@ -9,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...dialect.ir.sizes import evaluate
-from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.plan import Plan
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Tensor
+from ...dialect.types.sizes import evaluate
 from ...lowering.analysis.count_operations import Cost, cost
 from ...lowering.processor import compiling_for
 from ..llvm.emit import emit_plans
@@ -24,7 +26,9 @@ from .steppers import NativeStepper, native_stepper
 
 @dataclass(frozen=True)
 class Spent:
-    """The median seconds of one kernel, what it writes, with the sizes of the call, what it does, and for which lines."""
+    """The median seconds of one kernel, what it writes, with the sizes of the call, what it does,
+    and for which lines.
+    """
 
     kernel: str
     written: tuple[tuple[Tensor, tuple[int, ...]], ...]
@@ -38,7 +42,9 @@ class Spent:
 def profile(
     f: NativeFunction | CompiledGraph, arguments: Sequence[np.ndarray] = (), rounds: int = 20
 ) -> list[Spent]:
-    """Time the kernels of a call with these arguments, which stay as they are, or those of a graph's next tick."""
+    """Time the kernels of a call with these arguments, which stay as they are, or those of a
+    graph's next tick.
+    """
     if isinstance(f, CompiledGraph):
         return _profile_tick(f, rounds)
     given = [a.copy() for a in arguments]

@@ -1,15 +1,17 @@
-"""The reference: each operation's formal definition, evaluated in NumPy in program order, without optimization."""
+"""The reference: each operation's formal definition, evaluated in NumPy in program order, without
+optimization.
+"""
 
 from typing import Any
 
 import numpy as np
 
 from ...dialect.builtin import Calling
-from ...dialect.ir.cast_arrays import with_plain_truths
-from ...dialect.ir.diagnostics import CallError, Diagnostic, Error
-from ...dialect.program.function import Function, Literal, Value
-from ...dialect.program.module import Module
-from ...dialect.spec.op import Unmet
+from ...dialect.ir.function import Function, Literal, Value
+from ...dialect.ir.module import Module
+from ...dialect.spec.operator import Unmet
+from ...dialect.support.diagnostics import CallError, Diagnostic, Error
+from ...dialect.types.cast_arrays import with_plain_truths
 from ...lowering.graph.dce import live_operations
 from .compiled_function import CompiledFunction
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ...dialect.ir.diagnostics import Source, Span
-from ...dialect.ir.sizes import Size
-from ...dialect.ir.types import ELEMENT_TYPES, TensorType, Type
-from ...dialect.program.deferred_size_limits import DeferredChecks
-from ...dialect.program.function import Function, Value
+from ...dialect.ir.deferred_size_limits import DeferredChecks
+from ...dialect.ir.function import Function, Value
+from ...dialect.support.diagnostics import Source, Span
+from ...dialect.types.sizes import Size
+from ...dialect.types.tensor_types import ELEMENT_TYPES, TensorType, Type
 from .cache_entry import read, written
 
 

@@ -1,4 +1,6 @@
-"""The state of a clocked program and the code that advances it: native code, launches on a GPU, or calls from Python."""
+"""The state of a clocked program and the code that advances it: native code, launches on a GPU, or
+calls from Python.
+"""
 
 import ctypes
 from collections.abc import Mapping
@@ -7,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.notation.expressions import Tensor
+from ...dialect.kernel_ir.expressions import Tensor
+from ...dialect.support.diagnostics import CallError, Diagnostic
 from ...lowering.analysis.cost import estimated_work
-from ...lowering.step_plan import StepPlan
+from ...lowering.clocked_plan import StepPlan
 from ...lowering.stepping.split_step_and_observe import StepAndObserve
 from ..llvm import ir_builder as ll
 from ..llvm.emit import Text, emit_plans
-from ..runtime.fp_environment import declarations, in_default_environment, register_of
+from ..runtime.fp_environment_ir import declarations, in_default_environment, register_of
 
 if TYPE_CHECKING:
     from .clocked_program import CompiledGraph
@@ -30,7 +32,9 @@ class Stepper(Protocol):
     def current(self) -> Mapping[str, np.ndarray]: ...
 
     def move(self, ticks: int) -> int:
-        """Moves the state by some of the ticks, so that an interrupt finds state and time in step; gives their number."""
+        """Moves the state by some of the ticks, so that an interrupt finds state and time in step;
+        gives their number.
+        """
         ...
 
 
@@ -123,7 +127,9 @@ class NativeStepper:
 def _array_type(
     tensor: Tensor, work: StepAndObserve, tick: StepPlan, n: int
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
+    """The shape and type of an array of state; complex numbers, which the plan has as pairs,
+    whole.
+    """
     state, place = next(
         (s, p) for s, p in zip(work.states, tick.places, strict=True) if p.array == n
     )
@@ -134,7 +140,9 @@ def _array_type(
 def _named(
     arrays: list[np.ndarray], clockwork: StepAndObserve, tick: StepPlan
 ) -> dict[str, np.ndarray]:
-    """The arrays of the states by name: an element of a shared one is an array without dimensions."""
+    """The arrays of the states by name: an element of a shared one is an array without
+    dimensions.
+    """
     found = {}
     for state, place in zip(clockwork.states, tick.places, strict=True):
         array = arrays[place.array]
@@ -145,7 +153,9 @@ def _named(
 
 
 def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.ndarray:
-    """An array that begins on a cache line, for every turn elsewhere in a page: equal places then do not compete for it."""
+    """An array that begins on a cache line, for every turn elsewhere in a page: equal places then
+    do not compete for it.
+    """
     shape, dtype = type
     size = int(np.prod(shape)) * dtype.itemsize
     held = np.zeros(size + 2 * PAGE, np.uint8)
@@ -167,8 +177,9 @@ def emit_steps(tick: StepPlan) -> Text:
 def _loop(tick: StepPlan, name: str, entry: str) -> str:
     """A loop that calls an entry: what takes turns swaps its two buffers each time.
 
-    The context holds the table of pointers for even ticks, that for odd ones, and the workspace. Pointers are loaded before
-    the loop, so that state without turns may stay in registers."""
+    The context holds the table of pointers for even ticks, that for odd ones, and the workspace.
+    Pointers are loaded before the loop, so that state without turns may stay in registers.
+    """
     plan = tick.plan
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}

@@ -1,8 +1,11 @@
-"""Index arithmetic of the loop language as LLVM IR: where an access goes, and how far apart its lanes are.
+"""Index arithmetic of the loop language as LLVM IR: where an access goes, and how far apart its
+lanes are.
 
-It is kept apart from values: an address is computed once, at lane 0, from i64 that do not overflow. What an access adds to an
-array's pointer is a sum. Each part of it is added at the beginning of the outermost loop that knows it, so that inner loops
-find it done, and the constant comes last, so that neighbouring accesses share all but that."""
+It is kept apart from values: an address is computed once, at lane 0, from i64 that do not overflow.
+What an access adds to an array's pointer is a sum. Each part of it is added at the beginning of the
+outermost loop that knows it, so that inner loops find it done, and the constant comes last, so that
+neighbouring accesses share all but that.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
-from ...dialect.ir.linear_form import LinearForm, add_term
-from ...dialect.ir.sizes import Dim, strides
-from ...dialect.ir.types import I64
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Const,
     Expr,
@@ -24,11 +24,14 @@ from ...dialect.notation.expressions import (
     Tensor,
     Var,
 )
-from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.traverse import children, walk
+from ...dialect.kernel_ir.index_bounds import index_bounds
+from ...dialect.kernel_ir.traverse import children, walk
+from ...dialect.types.linear_form import LinearForm, add_term
+from ...dialect.types.sizes import Dim, strides
+from ...dialect.types.tensor_types import I64
 from ...lowering.analysis.accesses import index_factor, stride
 from . import ir_builder as ll
-from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS
+from .scalar_spelling import ANY_DIVISOR, INSTRUCTIONS
 
 Terms: TypeAlias = list[tuple[Expr, int]]  # multiples of expressions
 
@@ -57,7 +60,9 @@ class Scope:
     _changing: dict[Expr, bool] = field(default_factory=dict)
 
     def drop_stale(self) -> None:
-        """Forgets what was read from arrays that the kernel writes: the next statement may write them."""
+        """Forgets what was read from arrays that the kernel writes: the next statement may write
+        them.
+        """
         for e in self.stale:
             self.values.pop(e, None)
         self.stale.clear()
@@ -82,7 +87,9 @@ class Scope:
 
 @dataclass
 class Addresses:
-    """Emits index expressions and pointers. `value` emits expressions that are no index arithmetic."""
+    """Emits index expressions and pointers. `value` emits expressions that are no index
+    arithmetic.
+    """
 
     b: ll.IRBuilder
     scope: Scope
@@ -135,7 +142,9 @@ class Addresses:
         return total
 
     def place(self, element: ll.Type, base: ll.Value, offset: ll.Value) -> ll.Value:
-        """A pointer so many elements further on. What lies between need not be inside of the array."""
+        """A pointer so many elements further on. What lies between need not be inside of the
+        array.
+        """
         return self.b.earliest(ll.element_pointer(element, base, offset, flags=""))
 
     def total(self, terms: list[tuple[ll.Value, int]]) -> ll.Value:
@@ -223,7 +232,9 @@ class Addresses:
     # what differs between lanes
 
     def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
-        """The distance of neighbouring lanes' accesses to a tensor, in elements; None if it varies."""
+        """The distance of neighbouring lanes' accesses to a tensor, in elements; None if it
+        varies.
+        """
         if (lane := self.scope.lane) is None:
             return 0
         if (unknown := self.unknown.get(at)) is None:
@@ -236,7 +247,9 @@ class Addresses:
         return self.strides[key]
 
     def factor(self, e: Expr) -> int | None:
-        """The factor of the lane's index in an index expression; None where the expression is not linear in it."""
+        """The factor of the lane's index in an index expression; None where the expression is not
+        linear in it.
+        """
         lane = self.scope.lane
         return 0 if lane is None else index_factor(e, lane, self.scope.varies)
 
@@ -289,7 +302,9 @@ class Addresses:
         return value
 
     def divided(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
-        """A quotient or remainder. Of an open divisor it is found where both are known: there that may be 0, taken for 1."""
+        """A quotient or remainder. Of an open divisor it is found where both are known: there that
+        may be 0, taken for 1.
+        """
         if b.number:
             return self.b.add(ll.binary(operation, a, b))
         divisor = self.b.earliest(
@@ -332,7 +347,9 @@ def _operation(b: ll.IRBuilder, operation: str, x: ll.Value, y: ll.Value) -> ll.
 
 
 def _taken_apart(e: Expr, factor: int, terms: Terms) -> int:
-    """Adds so many times the terms of an index expression to others, in its order; gives its constant."""
+    """Adds so many times the terms of an index expression to others, in its order; gives its
+    constant.
+    """
     match e:
         case Const(value, _):
             return factor * value

@@ -1,21 +1,25 @@
-"""Plans to LLVM IR: a module of the functions of their kernels, and of the entries that call these in turn:
+"""Plans to LLVM IR: a module of the functions of their kernels, and of the entries that call these
+in turn:
 
     i32 @entry(ptr arguments, ptr sizes, ptr workspace)      0, or the number of the requirement that does not hold
 
-`arguments` holds a pointer for each argument, result and constant, in that order. No user's name reaches the text."""
+`arguments` holds a pointer for each argument, result and constant, in that order. No user's name
+reaches the text.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, get_args
 
-from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import Dim, atoms_of, in_order, key_of
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.plan import Plan, Requirements
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan, Requirements
+from ...dialect.support.diagnostics import Span
+from ...dialect.types.sizes import Dim, atoms_of, in_order, key_of
 from ...lowering.loops.parallelize import grain
 from . import ir_builder as ll
 from .addresses import size_value
+from .emit_plan_loops import emit_loop
 from .kernels import (
     BEGIN,
     END,
@@ -27,7 +31,6 @@ from .kernels import (
     parallel_loop,
     stop_if,
 )
-from .plan_loops import emit_loop
 
 INTERNAL = "internal "
 _NODES: tuple[Any, ...] = (*get_args(ir.Statement), *ex.Expr.__subclasses__(), ex.Tensor)
@@ -46,7 +49,9 @@ class Text:
 
 
 def emit_plans(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
-    """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
+    """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1`
+    and so on.
+    """
     emission = Emission(*plans, optimize=optimize)
     for kernel in (k for plan in plans for k in plan.all_kernels):
         emission.add(kernel)
@@ -88,7 +93,9 @@ class Emission:
         self._alike[key] = n, wanted, numbers
 
     def module(self, plans: Sequence[Plan], first: int = 0, linkage: str = "") -> ll.Module:
-        """The entries of plans whose kernels were emitted, and the functions from a number on; the others are elsewhere."""
+        """The entries of plans whose kernels were emitted, and the functions from a number on; the
+        others are elsewhere.
+        """
         pieces: dict[int, list[ll.Value]] = {}
         entries = [
             self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)
@@ -119,7 +126,9 @@ class Emission:
         )
 
     def _entry(self, plan: Plan, name: str, pieces: dict[int, list[ll.Value]], linkage: str) -> str:
-        """The function that calls every kernel with its arrays; `pieces` receives the operands of parallel kernels."""
+        """The function that calls every kernel with its arrays; `pieces` receives the operands of
+        parallel kernels.
+        """
         b = ll.IRBuilder()
         arguments, given_sizes, workspace = (
             ll.Value(f"%{n}", ll.POINTER) for n in ("arguments", "sizes", "workspace")
@@ -168,7 +177,9 @@ class Emission:
 
 
 def structure(kernel: ir.Kernel) -> tuple[object, dict[Any, int]]:
-    """A key, equal for kernels that are alike but for names, and the numbers of the nodes, the same in all of these."""
+    """A key, equal for kernels that are alike but for names, and the numbers of the nodes, the same
+    in all of these.
+    """
     found: list[object] = []
     numbers: dict[Any, int] = {}
     for top in (kernel.body, *kernel.parameters):
@@ -209,7 +220,9 @@ def _call_of(n: int, operands: Sequence[ll.Value]) -> ll.Instruction:
 def _call_in_parallel(
     b: ll.IRBuilder, n: int, operands: list[ll.Value], count: ll.Value, grain: int
 ) -> None:
-    """Hands the iterations of a kernel's loop to the pool; its number and operands go along in a context."""
+    """Hands the iterations of a kernel's loop to the pool; its number and operands go along in a
+    context.
+    """
     context = b.add(ll.alloca(ll.array_type(len(operands) + 1, ll.WORD)))
     for k, value in enumerate([ll.index(n), *operands]):
         b.do(ll.store(value, b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))))
@@ -220,7 +233,9 @@ def _call_in_parallel(
 
 
 def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:
-    """The function that runs iterations of the kernel in a context; one for all, as LLVM takes time for each."""
+    """The function that runs iterations of the kernel in a context; one for all, as LLVM takes time
+    for each.
+    """
     b, context = ll.IRBuilder(), ll.Value("%context", ll.POINTER)
     number = b.add(ll.load(ll.WORD, context))
     last, blocks = b.new_block(), {n: b.new_block() for n in pieces}

@@ -1,11 +1,12 @@
-"""Expressions of the loop language as LLVM IR: values, a lane each inside a vector loop, and accesses to memory."""
+"""Expressions of the loop language as LLVM IR: values, a lane each inside a vector loop, and
+accesses to memory.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, UI64, ElementType
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Bitcast,
     Cast,
@@ -17,11 +18,12 @@ from ...dialect.notation.expressions import (
     Read,
     Tensor,
 )
+from ...dialect.types.tensor_types import F16, F32, F64, I1, I32, I64, UI64, ElementType
 from ...lowering.loops.nontemporal_stores import PART
 from ...lowering.processor import processor
 from . import ir_builder as ll
 from .addresses import Addresses, Scope
-from .scalar_functions import (
+from .scalar_spelling import (
     ANY_DIVISOR,
     INSTRUCTIONS,
     QUADSUM_ROWS,
@@ -70,7 +72,9 @@ OF_BITS = ("neg", "abs", "select", "rarely")  # functions that leave the digits 
 
 @dataclass
 class Expressions:
-    """Emits values. `early` maps ids of reads to prefetch distances; `asked` are prefetched; `stream` stores."""
+    """Emits values. `early` maps ids of reads to prefetch distances; `asked` are prefetched;
+    `stream` stores.
+    """
 
     b: ll.IRBuilder
     scope: Scope
@@ -154,7 +158,9 @@ class Expressions:
         return self.spelled(function, values, operands[-1])
 
     def spelled(self, function: str, values: list[ll.Value], last: Expr) -> ll.Value:
-        """The instructions of a function of any values: divisors are not 0, counts below the width."""
+        """The instructions of a function of any values: divisors are not 0, counts below the
+        width.
+        """
         element, lanes = last.type, max(v.lanes for v in values)
         type, row = ll.value_type(element, lanes), INSTRUCTIONS[function, element.kind]
 
@@ -175,9 +181,11 @@ class Expressions:
         return self.b.spell(VECTOR_ROWS.get(function, row) if lanes > 1 else row, values, type)
 
     def of_halves(self, function: str, values: list[ll.Value]) -> ll.Value:
-        """A function of f16, computed in f32 and rounded, which is exact, without LLVM's own of f16.
+        """A function of f16, computed in f32 and rounded, which is exact, without LLVM's own of
+        f16.
 
-        A product and a sum in f64 are one multiply-add of f16."""
+        A product and a sum in f64 are one multiply-add of f16.
+        """
         wide = F64 if function == "fma" else F32
         lanes = max(v.lanes for v in values)
         given = [self.convert(self.splat(v, lanes), F16, wide) for v in values]
@@ -193,14 +201,17 @@ class Expressions:
         return self.convert(result, wide, F16) if result.type is type else result
 
     def by_lanes(self, e: Apply) -> ll.Value | None:
-        """Emit operations with vector instructions of their own: sums of products of bytes, words of elements side by side,
-        choices between constants."""
+        """Emit operations with vector instructions of their own: sums of products of bytes, words
+        of elements side by side, choices between constants.
+        """
         if e.function == "or":
             return self.vectors.words(e)
         return self.quads_added(*e.operands) if e.function == "add" else self.look_up(e)
 
     def quads_added(self, sum: Expr, term: Expr) -> ll.Value | None:
-        """Products of bytes added to a sum, a function of its own for vectors; None where the term is none of these."""
+        """Products of bytes added to a sum, a function of its own for vectors; None where the term
+        is none of these.
+        """
         match term:
             case Apply(function, factors, type) if function in QUADSUM_ROWS:
                 values = [self.value(e) for e in (*factors, sum)]
@@ -210,7 +221,9 @@ class Expressions:
         return None
 
     def high_products(self, e: Expr) -> ll.Value | None:
-        """The low words of i64(a) * i64(b) + c >> n: x86 multiplies every second lane of 32 bits, and results take turns, too."""
+        """The low words of i64(a) * i64(b) + c >> n: x86 multiplies every second lane of 32 bits,
+        and results take turns, too.
+        """
         match e:
             case Apply(
                 "shr",
@@ -283,7 +296,9 @@ class Expressions:
         return self.b.once(ll.cast("fptrunc" if is_float else "trunc", value, type))
 
     def saturate(self, value: ll.Value, type: ll.Type) -> ll.Value:
-        """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by lane, for lack of an instruction."""
+        """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by
+        lane, for lack of an instruction.
+        """
         numbers = (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
         least, most, beyond, zero = (
             ll.splat_constant(ll.number(x, F32), value.lanes) for x in numbers
@@ -300,7 +315,9 @@ class Expressions:
         )
 
     def round_to_odd(self, value: ll.Value) -> ll.Value:
-        """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""
+        """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again,
+        it is rounded once.
+        """
         narrow = self.convert(value, F64, F32)
         back = self.convert(narrow, F32, F64)
         size, wanted = (

@@ -1,9 +1,12 @@
-"""Define the functions of floats that a processor has no instructions for, in place of calls of C's libm.
+"""Define the functions of floats that a processor has no instructions for, in place of calls of C's
+libm.
 
-LLVM calls `floorf` or `fma` of whatever libm a program is linked with where it has no instructions for `llvm.floor.f32` or
-`llvm.fma.f64`. `define` puts functions of the module there, exact as IEEE 754 has them: by integers, which need nothing else
-where a processor has no floats. Which functions call libm is found by compiling all of them for the processor. `fmod` is an
-instruction of IR that always calls it."""
+LLVM calls `floorf` or `fma` of whatever libm a program is linked with where it has no instructions
+for `llvm.floor.f32` or `llvm.fma.f64`. `define` puts functions of the module there, exact as IEEE
+754 has them: by integers, which need nothing else where a processor has no floats. Which functions
+call libm is found by compiling all of them for the processor. `fmod` is an instruction of IR that
+always calls it.
+"""
 
 import re
 from collections.abc import Callable, Collection
@@ -13,7 +16,7 @@ from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
-from ...dialect.ir.types import F32
+from ...dialect.types.tensor_types import F32
 from ...lowering.processor import Processor, processor
 from . import ir_builder as ll
 from .llvm_context import target_machine
@@ -21,7 +24,9 @@ from .python_to_ir import ir_text
 
 
 class Format(NamedTuple):
-    """A binary format of IEEE 754: the bits of a number and of its fraction, and the type that products fit into."""
+    """A binary format of IEEE 754: the bits of a number and of its fraction, and the type that
+    products fit into.
+    """
 
     bits: int
     fraction: int
@@ -46,14 +51,17 @@ FORMATS = {
     "double": Format(64, 52, ""),
 }
 PROBED = {"floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "lrint": 1, "sqrt": 1, "fma": 3}  # operands
-# those that LLVM has instructions for where it has some for another; compiled without, they may end the process
+# those that LLVM has instructions for where it has some for another; compiled without, they may end
+# the process
 LIKE = {"maximum": "sqrt", "minimum": "sqrt", "float_to_half": "half_to_float"}
 HALVES = {"half_to_float": "fpext", "float_to_half": "fptrunc"}  # and the instructions of IR
 HELPERS = "__extendhfsf2|__gnu_h2f_ieee|__aeabi_h2f"  # of compilers' libraries, for these
 
 
 def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> str:
-    """The definition of a function that would call libm, or its declaration where there are instructions for it."""
+    """The definition of a function that would call libm, or its declaration where there are
+    instructions for it.
+    """
     name, type = declared.stem, declared.parameters[0]
     assert isinstance(type, ll.Type)
     scalar = "float" if type.scalar == "half" else type.scalar
@@ -135,7 +143,9 @@ def calls_of(described: Processor) -> frozenset[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Word:
-    """An integer, or a vector of integers, whose operators append instructions. Nothing has a sign."""
+    """An integer, or a vector of integers, whose operators append instructions. Nothing has a
+    sign.
+    """
 
     b: ll.IRBuilder
     value: ll.Value
@@ -180,7 +190,9 @@ class Word:
 
 
 def _rounded(name: str, f: Format, x: Word) -> Word:
-    """Round to an integer: clear the bits of the fraction, after adding to a number that is to grow."""
+    """Round to an integer: clear the bits of the fraction, after adding to a number that is to
+    grow.
+    """
     sign, size, none = x & f.sign, x & (f.sign - 1), x.number(0)
     exponent = size >> f.fraction
     bits = x.number(f.bias + f.fraction) - exponent  # of a fraction, where it is of some of them
@@ -202,7 +214,9 @@ def _rounded(name: str, f: Format, x: Word) -> Word:
 
 
 def _extreme(how: str, f: Format, x: Word, y: Word) -> Word:
-    """Choose the greater or the lesser number, NaN where one is; bits of negative numbers are inverted to compare them."""
+    """Choose the greater or the lesser number, NaN where one is; bits of negative numbers are
+    inverted to compare them.
+    """
     turned = [v ^ (v.by("ashr", f.bits - 1) & (f.sign - 1)) for v in (x, y)]
     result = x.where(turned[0].test(how, turned[1]), y)
     for v in (y, x):
@@ -264,10 +278,12 @@ def _in_floats(x: Word, opcode: str, y: float) -> Word:
 
 
 def _fma_of_wider(b: ll.IRBuilder, wide: ll.Type, operands: list[ll.Value]) -> ll.Value:
-    """The sum of a product that is exact in a wider type, rounded to odd there: rounded again, it is rounded once.
+    """The sum of a product that is exact in a wider type, rounded to odd there: rounded again, it
+    is rounded once.
 
-    The rounding error is exact (Knuth's TwoSum). Where it is not 0 and the last bit of the sum is, the number on the other
-    side of the exact sum has that bit."""
+    The rounding error is exact (Knuth's TwoSum). Where it is not 0 and the last bit of the sum is,
+    the number on the other side of the exact sum has that bit.
+    """
     x, y, z = (b.add(ll.cast("fpext", v, wide)) for v in operands)
 
     def put(opcode: str, p: ll.Value, q: ll.Value) -> ll.Value:
@@ -287,7 +303,9 @@ def _fma_of_wider(b: ll.IRBuilder, wide: ll.Type, operands: list[ll.Value]) -> l
 
 
 def _by_double(b: ll.IRBuilder, name: str, operands: list[ll.Value]) -> ll.Value:
-    """One of DOUBLES; the result for a narrower type is exact, or of more than twice its digits, and rounded once."""
+    """One of DOUBLES; the result for a narrower type is exact, or of more than twice its digits,
+    and rounded once.
+    """
     type, double = operands[0].type, ll.ir_type("double")
     if is_narrow := type is not double:
         operands = [b.add(ll.cast("fpext", v, double)) for v in operands]

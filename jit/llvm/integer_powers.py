@@ -1,4 +1,6 @@
-"""Integer powers that emitted IR calls: a loop over the exponent's bits, for vectors as long as one of theirs has bits left."""
+"""Integer powers that emitted IR calls: a loop over the exponent's bits, for vectors as long as one
+of theirs has bits left.
+"""
 
 from collections.abc import Collection
 
@@ -6,7 +8,8 @@ from .ir_builder import BIT, Constant, Declaration, splat_constant, suffix
 
 NAME = "ipow"
 
-# {t} the type, {m} of comparisons, {z} and {o} zero and one of it, {again} whether a lane has bits left
+# {t} the type, {m} of comparisons, {z} and {o} zero and one of it, {again} whether a lane has bits
+# left
 _BODY = """\
 define internal {t} @ipow.{s}({t} %a, {t} %b) alwaysinline nounwind {{
   br label %loop

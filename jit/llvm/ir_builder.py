@@ -1,7 +1,9 @@
-"""LLVM IR as values: types, constants, instructions in basic blocks, and the builder that appends them (LLVM's IRBuilder).
+"""LLVM IR as values: types, constants, instructions in basic blocks, and the builder that appends
+them (LLVM's IRBuilder).
 
-Instructions are immutable and compare by content, so a dictionary of instructions numbers equal values. Text is printed
-once, when a function is whole."""
+Instructions are immutable and compare by content, so a dictionary of instructions numbers equal
+values. Text is printed once, when a function is whole.
+"""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ...dialect.ir.types import BF16, I1, ElementType
+from ...dialect.types.tensor_types import BF16, I1, ElementType
 
 _FLOATS = {16: "half", 32: "float", 64: "double"}
 
@@ -61,7 +63,9 @@ def suffix(type: Type) -> str:
 
 
 class Value:
-    """An operand of instructions: a parameter here, and by its subclasses a constant, a result or a block."""
+    """An operand of instructions: a parameter here, and by its subclasses a constant, a result or a
+    block.
+    """
 
     __slots__ = ("text", "type")
     number: int | None = None  # of an integer constant
@@ -136,7 +140,9 @@ def splat_constant(value: Constant, lanes: int) -> Constant:
 
 
 class Instruction(NamedTuple):
-    """An instruction without a name for its result. `source` is the type of the memory that it addresses."""
+    """An instruction without a name for its result. `source` is the type of the memory that it
+    addresses.
+    """
 
     opcode: str
     type: Type  # of the result
@@ -150,7 +156,9 @@ Item: TypeAlias = "tuple[Value | None, Instruction] | list[Item]"
 
 
 class Block(Value):
-    """A basic block, which is an operand of branches. Its items are instructions, and frames of instructions."""
+    """A basic block, which is an operand of branches. Its items are instructions, and frames of
+    instructions.
+    """
 
     __slots__ = ("items",)
 
@@ -174,7 +182,10 @@ class Declaration(NamedTuple):
     attributes: str = ""
 
     def __str__(self) -> str:
-        return f"declare {self.result} @{self.name}({', '.join(map(str, self.parameters))}){self.attributes}"
+        return (
+            f"declare {self.result} "
+            f"@{self.name}({', '.join(map(str, self.parameters))}){self.attributes}"
+        )
 
     @property
     def stem(self) -> str:
@@ -292,7 +303,9 @@ def atomic_umax(pointer: Value, value: Value) -> Instruction:
 
 
 def load_shared(type: Type, pointer: Value) -> Instruction:
-    """The load of what other threads write: a plain one would be a race, whose result is undefined."""
+    """The load of what other threads write: a plain one would be a race, whose result is
+    undefined.
+    """
     return Instruction("load atomic", type, (pointer,), "", None, "monotonic, align 4")
 
 
@@ -317,7 +330,9 @@ class Splat(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An instruction of a row: operands a, b, c, constants z (0), o (1), x (all bits), `Splat`s, or earlier steps."""
+    """An instruction of a row: operands a, b, c, constants z (0), o (1), x (all bits), `Splat`s, or
+    earlier steps.
+    """
 
     opcode: str
     operands: tuple[Ref, ...]
@@ -326,7 +341,9 @@ class Step(NamedTuple):
 
 
 class Row:
-    """The instructions for a scalar function, of operands of any type; the last one gives the value."""
+    """The instructions for a scalar function, of operands of any type; the last one gives the
+    value.
+    """
 
     __slots__ = ("resolved", "steps")
 
@@ -361,7 +378,9 @@ def _resolve(step: Step, type: Type) -> _Resolved:
 
 
 def _operand(o: Ref, type: Type) -> Value | int:
-    """A constant, the number of one of the row's operands, or from -1 down the number of an earlier step."""
+    """A constant, the number of one of the row's operands, or from -1 down the number of an earlier
+    step.
+    """
     if isinstance(o, Constant):
         return o
     if isinstance(o, int) or o in _PARAMETERS:
@@ -405,7 +424,10 @@ def _cast_text(i: Instruction) -> str:
 
 
 def _call_text(i: Instruction) -> str:
-    return f"{i.opcode} {i.type.text} @{i.flags}({', '.join([f'{o.type.text} {o.text}' for o in i.operands])})"
+    return (
+        f"{i.opcode} {i.type.text} "
+        f"@{i.flags}({', '.join([f'{o.type.text} {o.text}' for o in i.operands])})"
+    )
 
 
 def _phi_text(i: Instruction) -> str:
@@ -461,7 +483,9 @@ def add_lines(items: list[Item], lines: list[str]) -> None:
 
 
 class Frame:
-    """A place before a loop, or at the beginning of its body: instructions put there later, and their results."""
+    """A place before a loop, or at the beginning of its body: instructions put there later, and
+    their results.
+    """
 
     __slots__ = ("found", "items")
 
@@ -516,7 +540,9 @@ class IRBuilder:
         self.items.append((result, instruction))
 
     def once(self, instruction: Instruction) -> Value:
-        """An instruction that gives the same wherever it stands: the value of one like it, where the current block has that."""
+        """An instruction that gives the same wherever it stands: the value of one like it, where
+        the current block has that.
+        """
         if (value := self.pure.get(instruction)) is None or value.level > len(self.frames):
             value = self.pure[instruction] = self.add(instruction)
         return value
@@ -587,18 +613,24 @@ class IRBuilder:
             if block is not self.blocks[0]:
                 lines.append(f"{block.text[1:]}:")
             add_lines(block.items, lines)
-            block.items.clear()  # a loop is a circle of references, which only Python's garbage collector would free
+            # a loop is a circle of references, which only Python's garbage collector would free
+            block.items.clear()
         return "\n".join(lines)
 
     def inlined(self, result: Type, name: str, *parameters: Value) -> str:
         """The definition of a function with these blocks, which becomes a part of who calls it."""
         arguments = ", ".join([f"{p.type} {p.text}" for p in parameters])
-        return f"define internal {result} @{name}({arguments}) alwaysinline nounwind {{\n{self.body()}\n}}"
+        return (
+            f"define internal {result} @{name}({arguments}) alwaysinline nounwind {{\n"
+            f"{self.body()}\n}}"
+        )
 
     # integers
 
     def linear(self, opcode: str, a: Value, b: Value, flags: str = "nsw") -> Value:
-        """a + b, a - b or a * b of i64, computed here where both are constants; `nsw` by default."""
+        """a + b, a - b or a * b of i64, computed here where both are constants; `nsw` by
+        default.
+        """
         x, y = a.number, b.number
         if x is not None and y is not None:
             exact = x + y if opcode == "add" else x - y if opcode == "sub" else x * y

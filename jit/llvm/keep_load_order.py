@@ -2,11 +2,12 @@
 
     for b { for l in 0..16 vector 16 { sums[l] = sums[l] + x[b * 16 + l] } }
 
-of arrays that no cache holds, or whose size nobody knows. Of several turns at once LLVM would read the third line before the
-second; processors foresee lines that follow each other."""
+of arrays that no cache holds, or whose size nobody knows. Of several turns at once LLVM would read
+the third line before the second; processors foresee lines that follow each other.
+"""
 
-from ...dialect.ir.sizes import product
-from ...dialect.notation.loops import For
+from ...dialect.kernel_ir.loops import For
+from ...dialect.types.sizes import product
 from ...lowering.analysis.accesses import reads, stride
 from ...lowering.loops.nontemporal_stores import is_large
 from .ir_builder import VOID, Instruction
@@ -19,7 +20,9 @@ SINGLE_THREAD_ACQUIRE = (
 
 
 def reads_in_order(s: For) -> bool:
-    """Test whether each iteration of a loop reads consecutive vectors of arrays, one of which is large."""
+    """Test whether each iteration of a loop reads consecutive vectors of arrays, one of which is
+    large.
+    """
     match s.body:
         case (For(kind="vector", width=width) as lanes,):
             arrays = [r for r in reads(lanes.body) if r.tensor.space != "register"]

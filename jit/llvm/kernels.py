@@ -1,15 +1,17 @@
-"""A kernel to a function in LLVM IR. Knows the loop language and the spelling of scalar functions, and no operator."""
+"""A kernel to a function in LLVM IR. Knows the loop language and the spelling of scalar functions,
+and no operator.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
 
-from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import product, same_size
-from ...dialect.ir.types import I64
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Tensor
+from ...dialect.support.diagnostics import Span
+from ...dialect.types.sizes import product, same_size
+from ...dialect.types.tensor_types import I64
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.cost import Sizes, block_operations
 from ...lowering.analysis.lane_offsets import begins
@@ -19,10 +21,10 @@ from ...lowering.loops.parallelize import MOVED, adjoining
 from ...lowering.storage.place_buffers import ALIGNMENT
 from . import ir_builder as ll
 from .addresses import Addresses, Scope
+from .emit_nontemporal_stores import NontemporalStores
 from .expressions import Expressions
 from .keep_load_order import SINGLE_THREAD_ACQUIRE, reads_in_order
 from .loop_invariants import Invariants
-from .nontemporal_stores import NontemporalStores
 from .prefetch import FURTHER, few_each_time, is_fed_by_memory, picked_later, prefetch_distance
 from .vector_accesses import Square
 
@@ -87,7 +89,9 @@ def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int
 def stop_if(
     b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant, *leave: ll.Instruction
 ) -> None:
-    """Leaves an entry whose loop has stopped for a signal handler that raised, or a kernel by other instructions."""
+    """Leaves an entry whose loop has stopped for a signal handler that raised, or a kernel by other
+    instructions.
+    """
     stop, go_on = b.new_block(), b.new_block()
     b.do(ll.branch_if(b.add(ll.compare(test, status, value)), stop, go_on))
     b.start(stop)
@@ -97,7 +101,9 @@ def stop_if(
 
 
 def is_square(s: ir.For) -> bool:
-    """Test whether every iteration of an unrolled loop has one vector and no branches, so that the first may load for all."""
+    """Test whether every iteration of an unrolled loop has one vector and no branches, so that the
+    first may load for all.
+    """
     match s.body:
         case (ir.For(_, body, Const(0), _, "vector", width) as lanes,):
             return lanes.index.extent == width and not any(
@@ -107,7 +113,9 @@ def is_square(s: ir.For) -> bool:
 
 
 def reduces_vectors(s: ir.For) -> bool:
-    """Test whether a loop reduces vectors into accumulators, one after the other, without inner loops."""
+    """Test whether a loop reduces vectors into accumulators, one after the other, without inner
+    loops.
+    """
     if {b.tensor for b in stores(s.body) if b.tensor.space == "register"} <= allocated(s.body):
         return False
     loops = [b for b in ir.statements(s.body) if isinstance(b, ir.For)]
@@ -124,7 +132,9 @@ def arrays_of(kernel: ir.Kernel) -> list[Tensor]:
 
 
 class Definition(NamedTuple):
-    """A function that calls nothing by its own name; kernels that are alike have equal definitions."""
+    """A function that calls nothing by its own name; kernels that are alike have equal
+    definitions.
+    """
 
     parameters: tuple[str, ...]
     body: str
@@ -143,7 +153,9 @@ class Definition(NamedTuple):
 
 
 def _unrolling(body: Sequence[ll.Block], hint: str, trips: int | None, reduces: bool) -> str:
-    """The unrolling metadata of a loop: none of a long body, or around another loop, where unrolling does not pay."""
+    """The unrolling metadata of a loop: none of a long body, or around another loop, where
+    unrolling does not pay.
+    """
     lines = sum([len(block.items) + 1 for block in body]) - 1
     whole = lines * (trips or 0) if (trips or 0) < MANY_TURNS and not reduces else 0
     is_long = lines > (LARGEST_UNROLLED if reduces else LARGEST_COPIED) or whole > LARGEST_WHOLE
@@ -151,7 +163,9 @@ def _unrolling(body: Sequence[ll.Block], hint: str, trips: int | None, reduces: 
 
 
 class _Pointers(dict[Tensor, ll.Value]):
-    """The pointers of arrays and buffers, numbered by first use: kernels alike but for names have the same text."""
+    """The pointers of arrays and buffers, numbered by first use: kernels alike but for names have
+    the same text.
+    """
 
     def __init__(self, arrays: Sequence[Tensor]) -> None:
         super().__init__()
@@ -372,7 +386,9 @@ class KernelEmitter:
         b.pure = outer
 
     def hints(self, s: ir.For, step: int, reduces: bool) -> tuple[str, str]:
-        """The metadata of a loop of an unknown number of turns: of its unrolling, and of whether it has any turns."""
+        """The metadata of a loop of an unknown number of turns: of its unrolling, and of whether it
+        has any turns.
+        """
         if s.kind != "vector" and s.index in self.by_vectors:
             return (
                 "1",
@@ -391,7 +407,9 @@ class KernelEmitter:
         weights: str = "",
         reduces: bool = False,
     ) -> Iterator[ll.Value]:
-        """A loop with a variable around what is emitted meanwhile; `hint` and `weights` name METADATA."""
+        """A loop with a variable around what is emitted meanwhile; `hint` and `weights` name
+        METADATA.
+        """
         b = self.b
         before, body, after = b.block, b.new_block(), b.new_block()
         variable, following = b.fresh(ll.WORD), b.fresh(ll.WORD)
@@ -505,7 +523,9 @@ class KernelEmitter:
         self.b.entry.append((pointer, buffer))
 
     def check_entry(self) -> None:
-        """Ends the kernel if a check of one before has failed, which is the one to report; checks the arrays' alignment."""
+        """Ends the kernel if a check of one before has failed, which is the one to report; checks
+        the arrays' alignment.
+        """
         status = self.b.add(ll.load_shared(ll.STATUS, STATUS_POINTER))
         self.require(
             self.b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), 0, ends=True
@@ -519,7 +539,10 @@ class KernelEmitter:
         aligned = self.b.add(
             ll.compare("eq", self.b.add(ll.binary("and", address, ll.index(size - 1))), ll.ZERO)
         )
-        message = f"sanitize: an access of %{tensor.name} is not aligned to {size} bytes (kernel @{self.kernel.name})"
+        message = (
+            f"sanitize: an access of %{tensor.name} is not aligned to {size} bytes (kernel "
+            f"@{self.kernel.name})"
+        )
         self.require(aligned, self.ask(message, self.kernel.span), ends=True)
 
     def require(self, condition: ll.Value, number: int, ends: bool) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from ...dialect.ir.fork_safety import held_at_fork, no_fork
-from ...dialect.ir.process_setting import ScopedSetting
+from ...dialect.support.fork_safety import held_at_fork, no_fork
+from ...dialect.support.process_setting import ScopedSetting
 from ...lowering.processor import GENERIC, Processor, freestanding, normalized, processor
 
 LAST_LLVM = 22  # known to have the options that are set here
@@ -19,7 +19,9 @@ OPTIONS = {"disable-lsr": True, "enable-phi-of-ops": False}
 
 
 def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
-    """A code generator for a processor, by default this machine's with all its features; for code in memory or for files."""
+    """A code generator for a processor, by default this machine's with all its features; for code
+    in memory or for files.
+    """
     if described.triple:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
@@ -76,9 +78,10 @@ class Toolchain:
         return llvm.ModuleRef(parsed, context)
 
     def optimised(self, text: str, slp: bool = False) -> Any:
-        """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, with their tests at the
-        end and what they share before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side
-        become vectors."""
+        """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that
+        helps, with their tests at the end and what they share before them, so a few passes will do;
+        with `slp`, which costs time, equal scalars side by side become vectors.
+        """
         module = self.parsed(text)
         options = llvm.create_pipeline_tuning_options(3)
         options.loop_vectorization = options.loop_interleaving = False
@@ -133,7 +136,9 @@ def toolchain() -> Iterator[Toolchain]:
 
 @cache
 def _unlocked(name: str) -> Callable[..., Any]:
-    """A function of LLVM's library without the lock, where llvmlite is one whose library can be reached; otherwise with it."""
+    """A function of LLVM's library without the lock, where llvmlite is one whose library can be
+    reached; otherwise with it.
+    """
     locked = getattr(ffi.lib, name)
     try:
         function = getattr(ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle), name)

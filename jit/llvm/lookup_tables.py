@@ -1,11 +1,13 @@
-"""Rows of numbers that emitted IR looks up, one for each lane: tables in the object file, and the functions that read them.
+"""Rows of numbers that emitted IR looks up, one for each lane: tables in the object file, and the
+functions that read them.
 
-Rows are loaded whole and turned in registers, so that functions of one index share all of that."""
+Rows are loaded whole and turned in registers, so that functions of one index share all of that.
+"""
 
 from collections.abc import Collection
 from functools import cache
 
-from ...dialect.notation.math_tables import ROWS, Rows
+from ...dialect.kernel_ir.integer_lookup_tables import ROWS, Rows
 from . import ir_builder as ll
 from .register_transpose import turn
 
@@ -18,7 +20,10 @@ def _table(rows: Rows) -> str:
     """A table as bytes, which take less time to read than numbers."""
     data = rows.numbers().tobytes()
     text = "".join(f"\\{byte:02x}" for byte in data)
-    return f'@{rows.columns[0]}.rows = internal unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
+    return (
+        f"@{rows.columns[0]}.rows = internal unnamed_addr constant [{len(data)} x i8] "
+        f'c"{text}", align 64'
+    )
 
 
 def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> str:

@@ -1,12 +1,13 @@
 """Find loop-invariant values, which are computed before the loop (LLVM's LICM).
 
-for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }"""
+for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }
+"""
 
 from typing import NamedTuple
 
-from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Extent, Index, Read, Var
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
-from ...dialect.notation.traverse import children
+from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Extent, Index, Read, Var
+from ...dialect.kernel_ir.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
+from ...dialect.kernel_ir.traverse import children
 
 _LEAVES = Const, Index, Var, Extent
 
@@ -21,21 +22,27 @@ def runs(loop: For) -> bool:
 
 
 class Dependences(NamedTuple):
-    """The indices, variables and arrays that an expression depends on, and whether it takes more than arithmetic."""
+    """The indices, variables and arrays that an expression depends on, and whether it takes more
+    than arithmetic.
+    """
 
     depends: frozenset[object]
     reads: bool
 
 
 class Invariants:
-    """Looks into the loops of one kernel; what loops share and expressions depend on is found once."""
+    """Looks into the loops of one kernel; what loops share and expressions depend on is found
+    once.
+    """
 
     def __init__(self) -> None:
         self.dependences: dict[Expr, Dependences] = {}
         self.loops: dict[For, list[tuple[Expr, bool]]] = {}
 
     def of(self, loop: For) -> list[tuple[Expr, bool]]:
-        """The largest parts that do not depend on a loop, and of each whether it is index arithmetic."""
+        """The largest parts that do not depend on a loop, and of each whether it is index
+        arithmetic.
+        """
         if (parts := self.loops.get(loop)) is None:
             parts = self.loops[loop] = []
             if runs(loop):

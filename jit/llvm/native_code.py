@@ -1,4 +1,6 @@
-"""LLVM IR to native code: optimised for this machine's processor, linked in memory, called through a pointer."""
+"""LLVM IR to native code: optimised for this machine's processor, linked in memory, called through
+a pointer.
+"""
 
 import ctypes
 import itertools
@@ -10,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 
-from ...dialect.ir.compilation_context import check_time
-from ...dialect.ir.diagnostics import TargetError
+from ...dialect.support.compilation_context import check_time
+from ...dialect.support.diagnostics import TargetError
 from ...lowering.processor import LEVELS, normalized, processor
 from ..cache import disk_cache
 from ..cache.keys import environment
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from ..options import CompileOptions
     from .emit import Text
 
-# by the part of a name before the dot; each gives a definition, and adds what this calls or reads to a set of lines
+# by the part of a name before the dot; each gives a definition, and adds what this calls or reads
+# to a set of lines
 DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] = {
     **dict.fromkeys(target_intrinsics.NAMES, target_intrinsics.define),
     **dict.fromkeys(lookup_tables.NAMES, lookup_tables.define),
@@ -46,7 +49,9 @@ class Source(str):
 
 @lru_cache(maxsize=1)
 def _linker(generation: int) -> Any:
-    """A linker of some libraries, as which it goes: LLVM keeps some KB of each library until then."""
+    """A linker of some libraries, as which it goes: LLVM keeps some KB of each library until
+    then.
+    """
     return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=True)
 
 
@@ -57,7 +62,9 @@ def optimise(module: Module | str, slp: bool = False, passes: bool = True) -> An
 
 
 def complete(module: Module | str, features: Collection[str] | None = None) -> str:
-    """The text of a module, with definitions of functions that not every processor has, for these features."""
+    """The text of a module, with definitions of functions that not every processor has, for these
+    features.
+    """
     if isinstance(module, Source):
         from .python_to_ir import ir_text  # the code is in the cache mostly
 
@@ -102,14 +109,19 @@ def object_file(module: Module, passes: bool = True) -> bytes:
 
 
 def _for_system(text: str, machine: Any) -> str:
-    """A module with the system that it is for, which says how large pointers are, and how RISC-V passes floats."""
+    """A module with the system that it is for, which says how large pointers are, and how RISC-V
+    passes floats.
+    """
     if not (triple := processor().triple):
         return text
     abi = ""
     if triple.startswith("riscv"):
         words = "lp64" if triple.startswith("riscv64") else "ilp32"
         abi = ABI_OF_RISCV.format(words + "d" * ("d" in processor().features))
-    return f'target triple = "{normalized(triple)}"\ntarget datalayout = "{machine.target_data}"\n{text}\n{abi}'
+    return (
+        f'target triple = "{normalized(triple)}"\ntarget datalayout = "{machine.target_data}"\n'
+        f"{text}\n{abi}"
+    )
 
 
 def object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:
@@ -130,7 +142,9 @@ def fresh_object_code(module: Module | str, slp: bool = False, passes: bool = Tr
 
 
 def _cause() -> str:
-    """The reason that this process loads no machine code, if memory that was written to may not become executable."""
+    """The reason that this process loads no machine code, if memory that was written to may not
+    become executable.
+    """
     with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE) as page:
         held = ctypes.c_char.from_buffer(page)
         protect = ctypes.CDLL(None, use_errno=True).mprotect
@@ -147,12 +161,18 @@ def _cause() -> str:
 
 
 class Library:
-    """Native code in memory, from IR or object files, and its exported functions, which give an i32 status."""
+    """Native code in memory, from IR or object files, and its exported functions, which give an i32
+    status.
+    """
 
     def __init__(
-        self, code: Module | str | Sequence[bytes], exports: Mapping[str, tuple[Any, ...]], data: Sequence[str] = (),
-        imports: Mapping[str, int] | None = None, slp: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        code: Module | str | Sequence[bytes],
+        exports: Mapping[str, tuple[Any, ...]],
+        data: Sequence[str] = (),
+        imports: Mapping[str, int] | None = None,
+        slp: bool = False,
+    ) -> None:
         builder = llvm.JITLibraryBuilder()
         for image in [object_code(code, slp)] if isinstance(code, (str, Module)) else code:
             builder = builder.add_object_img(image)

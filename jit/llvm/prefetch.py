@@ -1,21 +1,33 @@
 """Prefetch memory where the hardware prefetcher fails: it follows one row to its end, but not
 
-- rows side by side:  for r { for j vector { for u in 0..8 unrolled { acc = acc + x[r * 8 + u, j] } } }: the next eight rows
-  are prefetched;
-- the next row while this one is read again:  for i { for k { ... x[i, k] ... }; for j { ... x[i, j] ... } }: the second
-  loop, which finds its row in the cache, prefetches the next one;
-- pieces of rows:  for p { for k in 0..16 { for c in 0..64 vector { y[k, c] = x[p * 16 + k, c] } }; ... }: the pieces of
-  later iterations are prefetched;
-- selected rows:  for i { for j vector { y[i, j] = x[w[i], j] } }: the rows of later iterations are prefetched;
-- a few numbers per iteration:  for s { for r in 0..6 unrolled { for l vector { acc[r, l] = acc[r, l] + w[s, r] * x[s, l] } } }:
-  numbers some cache lines ahead are prefetched, since the hardware prefetcher stops at the end of a page."""
+- rows side by side:  for r { for j vector { for u in 0..8 unrolled { acc = acc + x[r * 8 + u, j] }
+  } }: the next eight rows are prefetched;
+- the next row while this one is read again:  for i { for k { ... x[i, k] ... }; for j { ... x[i, j]
+  ... } }: the second loop, which finds its row in the cache, prefetches the next one;
+- pieces of rows:  for p { for k in 0..16 { for c in 0..64 vector { y[k, c] = x[p * 16 + k, c] } };
+  ... }: the pieces of later iterations are prefetched;
+- selected rows:  for i { for j vector { y[i, j] = x[w[i], j] } }: the rows of later iterations are
+  prefetched;
+- a few numbers per iteration:  for s { for r in 0..6 unrolled { for l vector { acc[r, l] = acc[r,
+  l] + w[s, r] * x[s, l] } } }: numbers some cache lines ahead are prefetched, since the hardware
+  prefetcher stops at the end of a page.
+"""
 
 from collections.abc import Iterator
 
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
-from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements
-from ...dialect.notation.traverse import substitute, walk
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import (
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    as_index,
+    minimum,
+)
+from ...dialect.kernel_ir.loops import Block, For, Kernel, Prefetch, statements
+from ...dialect.kernel_ir.traverse import substitute, walk
 from ...lowering.analysis.accesses import allocated, depends, reads, stores, stride
 from ...lowering.loops.nontemporal_stores import is_large
 from ...lowering.processor import processor
@@ -81,7 +93,9 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
 
 
 def _pieces(s: For) -> Iterator[tuple[int, int]]:
-    """Reads of short pieces of rows, one below the other, where this loop goes on from the last of them."""
+    """Reads of short pieces of rows, one below the other, where this loop goes on from the last of
+    them.
+    """
     for rows in s.body:
         if (
             not isinstance(rows, For)
@@ -100,7 +114,9 @@ def _pieces(s: For) -> Iterator[tuple[int, int]]:
 
 
 def _next_rows(s: For) -> Iterator[tuple[int, int]]:
-    """Reads of rows that a loop before this one has read in the same turn; of all of a row, or nearly."""
+    """Reads of rows that a loop before this one has read in the same turn; of all of a row, or
+    nearly.
+    """
     loops: dict[Tensor, int] = {}
     for inner in s.body:
         if isinstance(inner, For):
@@ -132,7 +148,9 @@ def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
 
 
 def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
-    """The first of the numbers of large constants that each iteration of a loop reads, by its id."""
+    """The first of the numbers of large constants that each iteration of a loop reads, by its
+    id.
+    """
     prefetched: dict[int, list[Read]] = {}
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind == "serial":
@@ -151,7 +169,9 @@ def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
 
 
 def _is_few(r: Read, along: Index, lane: Index) -> bool:
-    """Test whether each iteration reads a few consecutive numbers of a large constant, the same for all lanes."""
+    """Test whether each iteration reads a few consecutive numbers of a large constant, the same for
+    all lanes.
+    """
     if (step := stride(r.tensor, r.indices, along)) is None or r.tensor.space != "constant":
         return False
     few = FEWEST <= step * r.tensor.element.bytes <= 2 * processor().line_bytes
@@ -187,7 +207,9 @@ def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
 
 
 def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
-    """Test whether a loop runs along a row of a large array that the loop around selects by a read."""
+    """Test whether a loop runs along a row of a large array that the loop around selects by a
+    read.
+    """
     parts = [x for e in r.indices for x in walk(e)]
     where = [x for x in parts if isinstance(x, Read)]
     by_index = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
@@ -201,7 +223,9 @@ def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
 
 
 def _lines(r: Read, inner: For) -> list[int]:
-    """The values of a loop's index at which the lines of a row begin, and the last one of a short row."""
+    """The values of a loop's index at which the lines of a row begin, and the last one of a short
+    row.
+    """
     assert isinstance(inner.start, Const)
     length, line = inner.length, processor().line_bytes // r.tensor.element.bytes
     if length.terms:

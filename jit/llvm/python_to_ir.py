@@ -1,4 +1,5 @@
-"""Compile functions in a subset of Python to LLVM IR: the language of the runtime's own machine code.
+"""Compile functions in a subset of Python to LLVM IR: the language of the runtime's own machine
+code.
 
     @export
     def find(numbers: ptr, count: i64, wanted: i64) -> i64:
@@ -7,20 +8,35 @@
                 return k
         return -1
 
-Types are those of IR. `i64[p]` is the memory at a pointer, to read and to write; a pointer plus an integer is the pointer so many
-bytes further on. A variable has the type of its first value, a number that of the other operand. Integers are compared with
-signs, divided and shifted without. `and` and `or` stop early. Names that are no variables are globals. The expression
-`ir(type, "text {}", x)` is an instruction with operands, a string alone is IR, and `...` the body of a declaration."""
+Types are those of IR. `i64[p]` is the memory at a pointer, to read and to write; a pointer plus an
+integer is the pointer so many bytes further on. A variable has the type of its first value, a
+number that of the other operand. Integers are compared with signs, divided and shifted without.
+`and` and `or` stop early. Names that are no variables are globals. The expression `ir(type, "text
+{}", x)` is an instruction with operands, a string alone is IR, and `...` the body of a
+declaration.
+"""
 
 import ast
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 _BINARY = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "udiv", ast.LShift: "shl", ast.RShift: "lshr",
-    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.Eq: "icmp eq", ast.NotEq: "icmp ne", ast.Lt: "icmp slt",
-    ast.LtE: "icmp sle", ast.Gt: "icmp sgt", ast.GtE: "icmp sge",
-}  # fmt: skip
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.FloorDiv: "udiv",
+    ast.LShift: "shl",
+    ast.RShift: "lshr",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.Eq: "icmp eq",
+    ast.NotEq: "icmp ne",
+    ast.Lt: "icmp slt",
+    ast.LtE: "icmp sle",
+    ast.Gt: "icmp sgt",
+    ast.GtE: "icmp sge",
+}
 
 
 class _Value(NamedTuple):

@@ -2,12 +2,14 @@
 
     furthest = 0;  for i by 8 { furthest = max(furthest, x[i..] - low) };  all of furthest <= high - low
 
-Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no range."""
+Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no
+range.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from ...dialect.ir.types import BF16, F16, F32, UI16, ElementType, Type
-from ...dialect.program.function import Function
+from ...dialect.ir.function import Function
+from ...dialect.types.tensor_types import BF16, F16, F32, UI16, ElementType, Type
 from ...lowering.processor import processor
 from . import ir_builder as ll
 from .float_functions import half_to_float
@@ -19,7 +21,9 @@ BEYOND = -1  # the status of a call with arguments that are not in their ranges
 def checked_text(
     ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]
 ) -> ll.Module:
-    """`i32 @checked(pointers, sizes, workspace)`: the entry, or status BEYOND where an argument leaves its range."""
+    """`i32 @checked(pointers, sizes, workspace)`: the entry, or status BEYOND where an argument
+    leaves its range.
+    """
     from .addresses import size_value  # and with it analyses, which recalled functions do without
 
     alone = processor().tuning.parallel_checked_bytes
@@ -59,7 +63,9 @@ def checked_text(
 
 
 def _by_threads(k: int, element: ElementType) -> str:
-    """`i1 @all_within_k(ptr array, i64 count)`: the same of all threads, which take blocks of elements."""
+    """`i1 @all_within_k(ptr array, i64 count)`: the same of all threads, which take blocks of
+    elements.
+    """
     block_bytes, alone = processor().tuning.checked_bytes, processor().tuning.parallel_checked_bytes
     block = block_bytes // element.bytes
     return f"""
@@ -112,21 +118,31 @@ def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
 
 
 def within_text(name: str, element: ElementType, bounds: tuple[float, float]) -> str:
-    """The function, `i1 @name(ptr array, i64 count)`, for arrays of integers or floats; it is part of who calls it, once."""
+    """The function, `i1 @name(ptr array, i64 count)`, for arrays of integers or floats; it is part
+    of who calls it, once.
+    """
     look = _Look(element, *bounds)
     if look.low > look.high:  # the type holds none of them
-        return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\n  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
+        return (
+            f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\n"
+            f"  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
+        )
     lanes, b = processor().vector_bytes // element.bytes, look.b
     i, furthest = look.turns(ll.index(0), lanes, [look.nothing(lanes)] * TOGETHER)
     i, furthest = look.turns(i, lanes, [look.both(furthest)])
     many = look.inside(furthest[0])
     _, furthest = look.turns(i, 1, [look.nothing(1)])
     b.do(ll.returned(b.add(ll.binary("and", many, look.inside(furthest[0])))))
-    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{b.body()}\n}}\n"
+    return (
+        f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n"
+        f"{b.body()}\n}}\n"
+    )
 
 
 class _Look:
-    """The instructions of such a function: the greatest difference from the least value, or if floats are inside."""
+    """The instructions of such a function: the greatest difference from the least value, or if
+    floats are inside.
+    """
 
     def __init__(self, element: ElementType, low: float, high: float) -> None:
         self.b = ll.IRBuilder()
@@ -136,7 +152,9 @@ class _Look:
     def turns(
         self, start: ll.Value, lanes: int, before: Sequence[ll.Value]
     ) -> tuple[ll.Value, list[ll.Value]]:
-        """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
+        """A loop from a place on while there are as many vectors left; where it ends, and what is
+        known then.
+        """
         b, kind, stored = (
             self.b,
             self.word.of(lanes),

@@ -1,4 +1,6 @@
-"""Squares of elements turned in registers: the rows that lanes have loaded, to the columns that lanes want."""
+"""Squares of elements turned in registers: the rows that lanes have loaded, to the columns that
+lanes want.
+"""
 
 from .ir_builder import IRBuilder, Value, shuffle
 
@@ -6,8 +8,10 @@ from .ir_builder import IRBuilder, Value, shuffle
 def turn(b: IRBuilder, rows: list[Value], side: int) -> list[Value]:
     """`side` vectors, which have an element of each row; a row has `side` elements.
 
-    Rows that are `side` apart stand side by side in one vector, so that each part of `side` lanes is a square of its own: with
-    parts of 16 bytes no shuffle crosses a processor's lanes. Each step shuffles two rows half a square apart."""
+    Rows that are `side` apart stand side by side in one vector, so that each part of `side` lanes
+    is a square of its own: with parts of 16 bytes no shuffle crosses a processor's lanes. Each step
+    shuffles two rows half a square apart.
+    """
     lanes, half = len(rows), side // 2
     vectors = [joined(b, rows[n::side]) for n in range(side)]
     for _ in range(side.bit_length() - 1):

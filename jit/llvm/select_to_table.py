@@ -1,14 +1,16 @@
-"""Trees of selects between constants as tables that a register holds: of 32 bytes, each lane taking a part of its own.
+"""Trees of selects between constants as tables that a register holds: of 32 bytes, each lane taking
+a part of its own.
 
     select(high, select(low, 4, 3), select(low, 2, 1))  =>  parts of <1, 2, 3, 4>, looked up by what the conditions say
 
-`complete` defines the look-up by the processor's instruction, and in plain IR where it has none."""
+`complete` defines the look-up by the processor's instruction, and in plain IR where it has none.
+"""
 
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ...dialect.ir.types import F32, F64, ElementType
-from ...dialect.notation.expressions import Apply, Const, Expr
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr
+from ...dialect.types.tensor_types import F32, F64, ElementType
 from . import ir_builder as ll
 from .register_transpose import joined
 
@@ -19,7 +21,9 @@ _PERMUTED = {16: ("avx512f", "llvm.x86.avx512.permvar.sf.512"), 8: ("avx2", "llv
 
 
 class Table(NamedTuple):
-    """The entries of a table lookup and the conditions that select one, the condition that halves the table first."""
+    """The entries of a table lookup and the conditions that select one, the condition that halves
+    the table first.
+    """
 
     conditions: tuple[Expr, ...]
     entries: tuple[Const, ...]
@@ -84,7 +88,9 @@ def look_up(
 
 
 def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
-    """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
+    """A look-up for so many places, of which the lowest three bits count; what it calls is added to
+    what is called.
+    """
     words, count, b = declared.result, declared.result.lanes, ll.IRBuilder()
     place, table = ll.Value("%place", words), ll.Value("%table", ll.STATUS.of(8))
     if width := next(

@@ -1,12 +1,15 @@
-"""Functions that emitted IR calls where processors have an instruction of their own: defined for the processor at hand.
+"""Functions that emitted IR calls where processors have an instruction of their own: defined for
+the processor at hand.
 
-`complete` puts a definition in place of each declaration, by processor features, in plain IR where it has none."""
+`complete` puts a definition in place of each declaration, by processor features, in plain IR where
+it has none.
+"""
 
 from collections.abc import Collection, Mapping
 
 from ...lowering.processor import DOT_PRODUCTS, DotProduct
 from . import ir_builder as ll
-from .scalar_functions import HALVES, WORDS
+from .scalar_spelling import HALVES, WORDS
 
 NAMES = tuple(WORDS)
 _WAYS = {
@@ -15,7 +18,9 @@ _WAYS = {
 
 
 def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
-    """The definition for vectors of so many words, by an instruction of the processor if it has one."""
+    """The definition for vectors of so many words, by an instruction of the processor if it has
+    one.
+    """
     has = {(d.function, d.vector_bytes // 4): d for d in DOT_PRODUCTS if d.is_in(features)}
     return _define(declared.stem, declared.result.lanes, has, called)
 

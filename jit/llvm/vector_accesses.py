@@ -1,13 +1,15 @@
 """Accesses to memory inside a vector loop.
 
-The distance of neighbouring lanes decides between vector load, scalar load, shuffled vectors, and a load per lane."""
+The distance of neighbouring lanes decides between vector load, scalar load, shuffled vectors, and a
+load per lane.
+"""
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...dialect.ir.types import I1, I64
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor
-from ...dialect.notation.simplify import linear_index
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor
+from ...dialect.kernel_ir.simplify_node import linear_index
+from ...dialect.types.tensor_types import I1, I64
 from ...lowering.analysis.accesses import stride as stride_along
 from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
 from . import ir_builder as ll
@@ -28,7 +30,9 @@ SHORT = 1 << 9  # bytes of a row
 
 
 class Square(NamedTuple):
-    """An unrolled loop around lanes: where it begins, what it writes, and what its first iteration turned, by the access."""
+    """An unrolled loop around lanes: where it begins, what it writes, and what its first iteration
+    turned, by the access.
+    """
 
     along: Index
     start: int
@@ -37,7 +41,9 @@ class Square(NamedTuple):
 
 
 def elements_of_word(e: Expr, at: int = 0) -> list[tuple[Expr, int]]:
-    """The elements of which a & 255 | (b & 255) << 8 | ... makes words, and their places in these, in bits."""
+    """The elements of which a & 255 | (b & 255) << 8 | ... makes words, and their places in these,
+    in bits.
+    """
     match e:
         case Apply("or", (a, b), _):
             return elements_of_word(a, at) + elements_of_word(b, at)
@@ -77,7 +83,9 @@ class VectorAccesses:
         return vector
 
     def words(self, e: Expr) -> ll.Value | None:
-        """Words made of elements that lie side by side in memory, in its order, which is little-endian everywhere: one vector."""
+        """Words made of elements that lie side by side in memory, in its order, which is
+        little-endian everywhere: one vector.
+        """
         elements = elements_of_word(e)
         first = elements[0][0]
         if (
@@ -106,7 +114,9 @@ class VectorAccesses:
             self.values.put(self.b.add(ll.extract(vector, n)), tensor, pointer)
 
     def turned(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
-        """Elements first + (lane + turn) mod lanes: one vector, turned; None where the access is another one."""
+        """Elements first + (lane + turn) mod lanes: one vector, turned; None where the access is
+        another one.
+        """
         match at:
             case (
                 Apply(
@@ -125,7 +135,9 @@ class VectorAccesses:
         return self.b.add(ll.shuffle(vector, [(k + turn) % n for k in range(n)]))
 
     def crossed(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
-        """Elements side by side along the unrolled loop around: loaded and transposed by its first iteration."""
+        """Elements side by side along the unrolled loop around: loaded and transposed by its first
+        iteration.
+        """
         if self.square is None or tensor in self.square.written:
             return None
         index, start, _, vectors = self.square
@@ -146,7 +158,9 @@ class VectorAccesses:
         return self.values.truth(vector) if tensor.element is I1 else vector
 
     def prefetch_rows(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
-        """Prefetches the rows that the lanes are at: processors foresee one row, not many side by side."""
+        """Prefetches the rows that the lanes are at: processors foresee one row, not many side by
+        side.
+        """
         stride = self.addresses.stride(tensor, at)
         if stride is None or tensor.space == "stack" or tensor in self.values.asked:
             return
@@ -201,7 +215,9 @@ class VectorAccesses:
         return lanes
 
     def by_rows(self, tensor: Tensor, pointer: ll.Value, lanes: int) -> ll.Value:
-        """Elements side by side, of a buffer row by row: loads that span several stores would wait for them."""
+        """Elements side by side, of a buffer row by row: loads that span several stores would wait
+        for them.
+        """
         length, get = tensor.shape[-1] if tensor.shape else 1, self.values.get
         if (
             tensor.space != "stack"

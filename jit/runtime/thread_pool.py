@@ -1,19 +1,24 @@
-"""The threads that run parallel loops: one pool for the process, its meeting point written in LLVM IR.
+"""The threads that run parallel loops: one pool for the process, its meeting point written in LLVM
+IR.
 
     i32 @parallel(ptr function, ptr context, i64 n, i64 grain)      function(context, begin, end) over all of [0, n)
 
-Nonzero is returned once a signal handler has raised an exception, which is left for the thread that called: the main thread
-runs handlers (Ctrl-C's is one) some times a second, between pieces that take some milliseconds. Long loops on one thread ask
-by n = 0. `@steady` is the same for code that must not stop in the middle.
+Nonzero is returned once a signal handler has raised an exception, which is left for the thread that
+called: the main thread runs handlers (Ctrl-C's is one) some times a second, between pieces that
+take some milliseconds. Long loops on one thread ask by n = 0. `@steady` is the same for code that
+must not stop in the middle.
 
-Pieces are a share of what is left, so that the last ones are small and threads are done at about the same time. All spin a
-little before they sleep on a futex; a job is open until its caller has seen its last piece handed out, and only
-workers that joined it are waited for. A worker that finds itself on its caller's processor leaves it for the others: systems
-wake threads there, though others are idle, and neither gets on. A caller that finds the pool busy, as inside another parallel loop, does all of the job
-itself. Results do not depend on the number of threads: pieces write places of their own.
+Pieces are a share of what is left, so that the last ones are small and threads are done at about
+the same time. All spin a little before they sleep on a futex; a job is open until its caller has
+seen its last piece handed out, and only workers that joined it are waited for. A worker that finds
+itself on its caller's processor leaves it for the others: systems wake threads there, though others
+are idle, and neither gets on. A caller that finds the pool busy, as inside another parallel loop,
+does all of the job itself. Results do not depend on the number of threads: pieces write places of
+their own.
 
-How many: `set_num_threads`, else CVM_NUM_THREADS, else the processors this process may use, one in a worker of a
-multiprocessing pool. Where there are no futexes (other systems than Linux), one."""
+How many: `set_num_threads`, else CVM_NUM_THREADS, else the processors this process may use, one in
+a worker of a multiprocessing pool. Where there are no futexes (other systems than Linux), one.
+"""
 
 import atexit
 import ctypes
@@ -24,9 +29,9 @@ import threading
 from operator import index
 from typing import Any, SupportsIndex
 
-from ...dialect.ir.diagnostics import Error
-from ...dialect.ir.fork_safety import held_at_fork
-from .fp_environment import declarations, register_of, set_default
+from ...dialect.support.diagnostics import Error
+from ...dialect.support.fork_safety import held_at_fork
+from .fp_environment_ir import declarations, register_of, set_default
 
 FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 PAUSES = {
@@ -318,7 +323,9 @@ class Pool:
             self.threads = []
 
     def forget(self) -> None:
-        """In a child process: the workers stayed in the parent, and the thread that forked is the main one."""
+        """In a child process: the workers stayed in the parent, and the thread that forked is the
+        main one.
+        """
         self.threads = []
         self.word("main", ctypes.c_uint64).value = threading.get_ident()
         self.word("workers", ctypes.c_int64).value = 0
@@ -337,9 +344,11 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """Sets how many threads run large loops: 1 to 256; by default CVM_NUM_THREADS, else as many as there are processors.
+    """Sets how many threads run large loops: 1 to 256; by default CVM_NUM_THREADS, else as many as
+    there are processors.
 
-    It holds from now on and in all compiled functions. Results do not depend on it."""
+    It holds from now on and in all compiled functions. Results do not depend on it.
+    """
     global _wanted
     if isinstance(n, bool) or not isinstance(n, SupportsIndex) or not 1 <= index(n) <= MOST:
         raise Error(f"the number of threads is from 1 to {MOST}, got {n!r}")
@@ -348,7 +357,9 @@ def set_num_threads(n: int) -> None:
 
 
 def _resize() -> None:
-    """Give the pool as many workers as are wanted. A call inside another one, as in a signal handler, leaves that to it."""
+    """Give the pool as many workers as are wanted. A call inside another one, as in a signal
+    handler, leaves that to it.
+    """
     global _resizing
     while (
         _pool is not None
@@ -379,7 +390,9 @@ def _default() -> int:
 
 
 def imports(stops: bool = True) -> dict[str, int]:
-    """The addresses that a module with parallel loops asks for; not all of its code can stop for a signal handler that raises."""
+    """The addresses that a module with parallel loops asks for; not all of its code can stop for a
+    signal handler that raises.
+    """
     return {
         "parallel": _running().library.addresses["parallel" if stops or FUTEX is None else "steady"]
     }

@@ -1,15 +1,17 @@
-"""Memory accesses of loops: the reads and stores of a block, their strides, and their dependence on an index."""
+"""Memory accesses of loops: the reads and stores of a block, their strides, and their dependence on
+an index.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from functools import lru_cache
 from math import gcd
 
-from ...dialect.ir.sizes import strides
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Expr, Index, Read, Tensor, Var
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.sizes import strides
 
 Indices = tuple[Expr, ...]
 Accesses = dict[Tensor, list[Indices]]
@@ -17,7 +19,9 @@ Accesses = dict[Tensor, list[Indices]]
 
 @lru_cache(maxsize=256)
 def reads(block: ir.Block) -> tuple[Read, ...]:
-    """Every read of a block, those in loop bounds and conditions included; a shared expression counts once."""
+    """Every read of a block, those in loop bounds and conditions included; a shared expression
+    counts once.
+    """
     return tuple(dict.fromkeys(e for e in ir.nodes(block) if isinstance(e, Read)))
 
 
@@ -52,7 +56,9 @@ def allocated(block: ir.Block) -> set[Tensor]:
 
 
 def is_straight(block: ir.Block) -> bool:
-    """Test whether a block is straight-line code: lets, stores and accumulators, and rare branches."""
+    """Test whether a block is straight-line code: lets, stores and accumulators, and rare
+    branches.
+    """
     rare = [i for s in block if ir.is_rare(s) for i in ir.statements((s,))]
     own, plain = accumulators(block) | accumulators(rare), (ir.Let, ir.Store, ir.Assert)
     local = {s for s in (*block, *rare) if isinstance(s, (ir.Alloc, ir.Store)) and s.tensor in own}
@@ -70,7 +76,9 @@ def accumulators(block: Iterable[ir.Statement]) -> set[Tensor]:
 
 
 def reduces_floats(kernel: ir.Kernel) -> bool:
-    """Test whether a loop updates a scalar of floats, so that the order of its iterations may matter."""
+    """Test whether a loop updates a scalar of floats, so that the order of its iterations may
+    matter.
+    """
     scalars = {t for t in accumulators(ir.statements(kernel.body)) if t.element.kind == "float"}
     return any(
         not scalars.isdisjoint(accesses(s.body)[1])
@@ -90,7 +98,9 @@ def _names(e: Expr) -> frozenset[Expr]:
 
 
 def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
-    """The greatest known divisor of an access's position at index 0, in elements; None if a stride is unknown."""
+    """The greatest known divisor of an access's position at index 0, in elements; None if a stride
+    is unknown.
+    """
     found = 0
     for e, step in zip(at, strides(tensor.shape), strict=True):
         if not isinstance(step, int):
@@ -102,7 +112,9 @@ def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
 def stride(
     tensor: Tensor, at: Indices, index: Index, varies: Callable[[Expr], bool] | None = None
 ) -> int | None:
-    """The number of elements by which an access moves when the index grows by 1; None if it is not a constant."""
+    """The number of elements by which an access moves when the index grows by 1; None if it is not
+    a constant.
+    """
     total = 0
     for e, step in zip(at, strides(tensor.shape), strict=True):
         if (factor := index_factor(e, index, varies)) is None or (
@@ -114,7 +126,9 @@ def stride(
 
 
 def index_factor(e: Expr, index: Index, varies: Callable[[Expr], bool] | None = None) -> int | None:
-    """The factor of an index, None if not linear in it. `varies` tests whether a part may change with it."""
+    """The factor of an index, None if not linear in it. `varies` tests whether a part may change
+    with it.
+    """
     varies = varies or (lambda e: depends(e, {index}))
     if not varies(e):
         return 0

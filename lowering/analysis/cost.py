@@ -1,12 +1,14 @@
-"""Cost model of passes: estimates of scalar operations, bytes and dependent operations. `count_operations` counts exactly."""
+"""Cost model of passes: estimates of scalar operations, bytes and dependent operations.
+`count_operations` counts exactly.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...dialect.ir.sizes import evaluate
-from ...dialect.notation.expressions import Apply, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Apply, Expr, Read, Tensor, Var
+from ...dialect.kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -18,12 +20,14 @@ from ...dialect.notation.loops import (
     is_rare,
     usual,
 )
-from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import children, walk
+from ...dialect.kernel_ir.traverse import children, walk
+from ...dialect.types.sizes import evaluate
 
 
 def estimated_work(plan: Plan) -> int:
-    """An upper bound on the operations of a call, and the bytes of the arrays of its kernels; each unknown size counts as 1."""
+    """An upper bound on the operations of a call, and the bytes of the arrays of its kernels; each
+    unknown size counts as 1.
+    """
     work = 0
     for kernel in plan.kernels:
         if isinstance(kernel, Loop):
@@ -50,7 +54,9 @@ UNKNOWN: Mapping[Any, int] = Sizes()  # binds every size to 1
 
 
 def block_operations(block: Block, sizes: Mapping[Any, int], moved: int = 0) -> int:
-    """An upper bound on the scalar operations of a block; each element written to memory adds `moved`."""
+    """An upper bound on the scalar operations of a block; each element written to memory adds
+    `moved`.
+    """
     count = 0
     for s in block:
         match s:
@@ -75,7 +81,9 @@ FLOAT_OPERATIONS = frozenset({"add", "sub", "mul", "fma", "div", "sqrt"})
 
 
 def chain(block: Block) -> int:
-    """The length of the critical path: dependent float operations of a block, rare branches left out."""
+    """The length of the critical path: dependent float operations of a block, rare branches left
+    out.
+    """
     before: dict[Var | Tensor, int] = {}
     done: dict[int, int] = {}
 

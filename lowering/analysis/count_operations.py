@@ -2,9 +2,11 @@
 
     for i in 0..9 { for k in 0..3 { if i + k >= 1 { acc = acc + x[i + k - 1] * w[k] } } }  =>  26 mul, 26 add
 
-An operation is an application of a scalar function to elements; a fused product and sum are two, a dot product of four bytes is seven. Index
-arithmetic, conversions and moves are none. Guards on indices are counted by enumeration; a guard on data counts as if it
-held, and the count is then an upper bound. Each array is read and written once, as far as it is accessed."""
+An operation is an application of a scalar function to elements; a fused product and sum are two, a
+dot product of four bytes is seven. Index arithmetic, conversions and moves are none. Guards on
+indices are counted by enumeration; a guard on data counts as if it held, and the count is then an
+upper bound. Each array is read and written once, as far as it is accessed.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,12 +14,22 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from ...dialect.ir.sizes import evaluate
-from ...dialect.ir.types import I1, I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Block, For, If, Kernel, Let, Loop, Store, expressions, is_rare
-from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Loop,
+    Store,
+    expressions,
+    is_rare,
+)
+from ...dialect.kernel_ir.traverse import rewrite, walk
+from ...dialect.types.sizes import evaluate
+from ...dialect.types.tensor_types import I1, I64
 from .cost import Sizes
 from .enumerate_points import conditions_by_index, points_where
 
@@ -31,8 +43,10 @@ SEVERAL |= {f"quaddot{signs}": 7 for signs in ("", "_uu", "_us", "_su")}
 class Cost:
     """The cost of a call, or of one of its operations or kernels.
 
-    `functions` counts the applications of each scalar function; `workspace` are the bytes of intermediate arrays, `memory` those of
-    all arrays at once. `is_exact` is False where a guard depends on data: the operations are then an upper bound."""
+    `functions` counts the applications of each scalar function; `workspace` are the bytes of
+    intermediate arrays, `memory` those of all arrays at once. `is_exact` is False where a guard
+    depends on data: the operations are then an upper bound.
+    """
 
     operations: int
     bytes_read: int
@@ -55,7 +69,9 @@ class Cost:
 
 
 def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
-    """The cost of a plan, its parts being its kernels. `sizes` binds unknown sizes; one without a value counts as 1."""
+    """The cost of a plan, its parts being its kernels. `sizes` binds unknown sizes; one without a
+    value counts as 1.
+    """
     known = Sizes(sizes or {})
     workspace = evaluate(plan.workspace, known)
     own = dict.fromkeys((*plan.arguments, *plan.results, *plan.constants))
@@ -83,7 +99,9 @@ def sum_of(parts: Iterable[Cost], name: str = "", workspace: int = 0, memory: in
 
 
 def kernel_cost(kernel: Kernel, sizes: Mapping[Any, int]) -> Cost:
-    """The cost of one kernel; of a loop over a plan that of its steps, which are one if their number depends on data."""
+    """The cost of one kernel; of a loop over a plan that of its steps, which are one if their
+    number depends on data.
+    """
     if isinstance(kernel, Loop):
         step, trips = cost(kernel.plan, sizes), kernel.steps.trips
         n = 1 if trips is None else evaluate(trips, sizes)

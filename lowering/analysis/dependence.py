@@ -1,17 +1,22 @@
-"""A dependence test: iterations of a loop that run at once write different elements, and read none that another writes.
+"""A dependence test: iterations of a loop that run at once write different elements, and read none
+that another writes.
 
-The subscripts of two accesses, at iterations i < j and at any values of the loops inside, are compared axis by axis by
-linear reasoning from loop bounds and guards, as the Omega test does it exactly."""
+The subscripts of two accesses, at iterations i < j and at any values of the loops inside, are
+compared axis by axis by linear reasoning from loop bounds and guards, as the Omega test does it
+exactly.
+"""
 
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.affine import affine, key
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.affine import affine, key
+from ...dialect.kernel_ir.traverse import walk
 from .accesses import allocated
 from .instances import Access, Instance, Nest, apart
 
 
 def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
-    """Two accesses of different iterations that may be to one element, the first a store; None if there are none."""
+    """Two accesses of different iterations that may be to one element, the first a store; None if
+    there are none.
+    """
     own = allocated(loop.body)
     stores, reads = (
         [a for a in side if loop in a.loops and a.tensor not in own]
@@ -37,7 +42,9 @@ def _form(a: Access) -> object:
 
 
 def _is_uniform(store: Access, loop: ir.For) -> bool:
-    """Test whether all lanes of a vector store to one element; `check_kernel` checks that they store one value."""
+    """Test whether all lanes of a vector store to one element; `check_kernel` checks that they
+    store one value.
+    """
     return loop.kind == "vector" and not any(loop.index in walk(i) for i in store.indices)
 
 
@@ -58,7 +65,9 @@ def _independent(nest: Nest, loop: ir.For, a: Access, b: Access) -> bool:
 
 
 def _moves_alike(nest: Nest, loop: ir.For, x: ex.Expr, y: ex.Expr) -> bool:
-    """Test whether two subscripts are one multiple of the index plus one value that is the same in all iterations."""
+    """Test whether two subscripts are one multiple of the index plus one value that is the same in
+    all iterations.
+    """
     form = affine(x)
     factor, rest = form.factor(loop.index), form.without(loop.index)
     difference = form - affine(y)

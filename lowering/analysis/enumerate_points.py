@@ -1,21 +1,24 @@
 """Decide conditions on indices by enumeration: every window contains a point inside the input.
 
-for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7"""
+for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7
+"""
 
 from collections.abc import Iterable, Mapping
 from math import prod
 
 import numpy as np
 
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, conjunction
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, conjunction
+from ...dialect.kernel_ir.traverse import walk
 from .evaluate_expressions import Evaluation
 
 MAX_POINTS = 1 << 18  # points enumerated at most, all indices together
 
 
 def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:
-    """Test whether, for all values of other indices, a condition holds for some of `over`; False if undecided."""
+    """Test whether, for all values of other indices, a condition holds for some of `over`; False if
+    undecided.
+    """
     return all(
         _part_holds(indices, tests, over)
         for indices, tests in conditions_by_index(conjunction(condition))
@@ -23,7 +26,9 @@ def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:
 
 
 def conditions_by_index(tests: Iterable[Expr]) -> list[tuple[set[Index], list[Expr]]]:
-    """The conditions in groups without a common index, which are independent, each with its indices."""
+    """The conditions in groups without a common index, which are independent, each with its
+    indices.
+    """
     parts: list[tuple[set[Index], list[Expr]]] = []
     for test in tests:
         indices = {n for n in walk(test) if isinstance(n, Index)}
@@ -50,7 +55,9 @@ def _part_holds(indices: set[Index], tests: list[Expr], over: tuple[Index, ...])
 
 
 def points_where(tests: Iterable[Expr], extents: Mapping[Index, int]) -> np.ndarray:
-    """The product of the conditions' values, numbers being weights, at all points of the indices, an axis for each."""
+    """The product of the conditions' values, numbers being weights, at all points of the indices,
+    an axis for each.
+    """
     shape = tuple(extents.values())
     points: dict[Expr, np.ndarray] = {
         i: np.arange(n).reshape([-1 if a == at else 1 for a in range(len(shape))])

@@ -1,8 +1,10 @@
-"""Evaluate expressions of index notation in NumPy, for all values of their indices at once, as they are defined.
+"""Evaluate expressions of index notation in NumPy, for all values of their indices at once, as they
+are defined.
 
     sum[%k in 0..3](%x[%i, %k])  =>  zeros + x[i, 0] + x[i, 1] + x[i, 2], i being all indices
 
-Both sides of a guarded value are computed, from elements that exist, and the right one is taken."""
+Both sides of a guarded value are computed, from elements that exist, and the right one is taken.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.cast_arrays import converted
-from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.ir.sizes import evaluate
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import identity
-from ...dialect.notation.scalar_functions import SCALARS
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.loops import identity
+from ...dialect.kernel_ir.scalar_functions import SCALARS
+from ...dialect.support.diagnostics import CallError, Diagnostic
+from ...dialect.types.cast_arrays import converted
+from ...dialect.types.sizes import evaluate
 
 
 @dataclass
 class Evaluation:
-    """Arrays by tensor, sizes by atom, and the values of indices: numbers, or arrays that broadcast with each other."""
+    """Arrays by tensor, sizes by atom, and the values of indices: numbers, or arrays that broadcast
+    with each other.
+    """
 
     arrays: Mapping[ex.Tensor, np.ndarray] = field(default_factory=dict[ex.Tensor, np.ndarray])
     sizes: Mapping[Any, int] = field(default_factory=dict[Any, int])
@@ -30,7 +34,9 @@ class Evaluation:
         return tuple(evaluate(d, self.sizes) for d in tensor.shape)
 
     def values(self, e: ex.Expr, points: Mapping[ex.Expr, Any], where: Any = True) -> np.ndarray:
-        """The values of an expression at these points. A check that fails `where` it is needed raises CallError."""
+        """The values of an expression at these points. A check that fails `where` it is needed
+        raises CallError.
+        """
         done: dict[tuple[ex.Expr, int], np.ndarray] = {}
 
         def of(e: ex.Expr, where: Any) -> np.ndarray:

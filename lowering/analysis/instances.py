@@ -1,15 +1,16 @@
-"""The accesses of a kernel, and instances of them: an access at given values of its loops' indices, with the facts
-that hold there. Dependence tests and proofs of initialization compare instances."""
+"""The accesses of a kernel, and instances of them: an access at given values of its loops' indices,
+with the facts that hold there. Dependence tests and proofs of initialization compare instances.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from ...dialect.ir.linear_form import Key
-from ...dialect.ir.types import I64
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
+from ...dialect.kernel_ir.traverse import rewrite, walk
+from ...dialect.types.linear_form import Key
+from ...dialect.types.tensor_types import I64
 from .prove import plain, prove
 
 Values = Mapping[ex.Expr, ex.Expr]
@@ -19,7 +20,9 @@ Branch = tuple[ir.If, bool]  # a branch, and which side of it
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A read or a store, with the loops and branches around it, outermost first, and its place in program order."""
+    """A read or a store, with the loops and branches around it, outermost first, and its place in
+    program order.
+    """
 
     statement: ir.Statement
     tensor: ex.Tensor
@@ -35,7 +38,9 @@ class Access:
 
 @dataclass
 class Nest:
-    """The accesses of a block. `depth` is the number of loops around the allocation of a buffer, or around a `Let`."""
+    """The accesses of a block. `depth` is the number of loops around the allocation of a buffer, or
+    around a `Let`.
+    """
 
     block: ir.Block
     condition: ex.Expr | None = None
@@ -99,7 +104,9 @@ class Nest:
 
 
 class Instance:
-    """An access at other values of its indices; what is not known of a value there is a variable of the instance."""
+    """An access at other values of its indices; what is not known of a value there is a variable of
+    the instance.
+    """
 
     def __init__(self, nest: Nest, access: Access, values: Values) -> None:
         self.nest, self.access, self.values = nest, access, values
@@ -133,8 +140,9 @@ class Instance:
         return [index, *lower, *(u.plus(-1) for u in upper)]
 
     def guards(self, inside: int = 0) -> tuple[list[Affine], list[Side]]:
-        """The conditions under which the instance is executed: affine ones, and sides of branches of other conditions;
-        without those of the first `inside` branches around it."""
+        """The conditions under which the instance is executed: affine ones, and sides of branches
+        of other conditions; without those of the first `inside` branches around it.
+        """
         found, opaque = list[Affine](), list[Side]()
         parts = [] if self.nest.condition is None else ex.conjunction(self.nest.condition)
         for part in parts:
@@ -150,7 +158,9 @@ class Instance:
         return found, opaque
 
     def sides(self, inside: int = 0) -> list[Side]:
-        """The sides of the branches around the instance: each is the branch at the values of the loops around it."""
+        """The sides of the branches around the instance: each is the branch at the values of the
+        loops around it.
+        """
         return [
             (
                 (
@@ -174,7 +184,9 @@ class Instance:
 
 
 def _relaxed(fact: Affine, depth: int = 3) -> Iterator[Affine]:
-    """A fact, and those that follow with bounds in place of quotients, least and greatest values."""
+    """A fact, and those that follow with bounds in place of quotients, least and greatest
+    values.
+    """
     yield fact
     for atom, factor in fact.terms.values() if depth else ():
         rest = fact.without(atom)
@@ -194,7 +206,9 @@ def _within(statement: ir.Statement, block: ir.Block) -> bool:
 def apart(
     nest: Nest, a: tuple[ex.Expr, ...], b: tuple[ex.Expr, ...], facts: Iterable[Affine]
 ) -> bool:
-    """Test whether two accesses are to different elements under facts: equal subscripts contradict them."""
+    """Test whether two accesses are to different elements under facts: equal subscripts contradict
+    them.
+    """
     equal = [plain(affine(x) - affine(y)) for x, y in zip(a, b, strict=True)]
     facts = [plain(f) for f in facts]
     for n, d in enumerate(equal):
@@ -212,9 +226,11 @@ def apart(
 
 
 def _solved(nest: Nest, equal: list[Affine], facts: list[Affine]) -> list[Affine] | None:
-    """The facts after elimination of what equalities determine; None if those contradict each other.
+    """The facts after elimination of what equalities determine; None if those contradict each
+    other.
 
-    Where c * x + y = 0 and y is known to be less than c, both x and y are 0 (delinearization)."""
+    Where c * x + y = 0 and y is known to be less than c, both x and y are 0 (delinearization).
+    """
     known = {_identity(f) for f in facts}
     waiting = [*(f for f in facts if f.terms and _identity(f * -1) in known), *equal]
     for _ in range(4 * len(waiting) + 8):
@@ -253,6 +269,8 @@ def _identity(form: Affine) -> object:
 
 
 def _never_zero(sum: Affine) -> bool:
-    """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its factors."""
+    """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its
+    factors.
+    """
     factors = sum.plus(-sum.constant).divisor
     return bool(sum.constant % factors if factors else sum.constant)

@@ -3,8 +3,10 @@
     x in [-127, 127], w constant:  y[i, j] = sum over k of x[i, k] * w[j, k]
     =>  y in 127 * [-m, m],  m the largest sum of |w[j]|
 
-Where exact arithmetic could leave an expression's type the value wraps, so its interval is that of the type. Elements
-of a constant that is read along plain indices keep bounds of their own. A select narrows its condition's operands."""
+Where exact arithmetic could leave an expression's type the value wraps, so its interval is that of
+the type. Elements of a constant that is read along plain indices keep bounds of their own. A select
+narrows its condition's operands.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,14 +15,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...dialect.ir.sizes import Size, same_size
-from ...dialect.ir.types import I16, I64, ElementType
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.formulas import Formulas, Nest, View
-from ...dialect.notation.interval import UNBOUNDED, Interval
-from ...dialect.notation.loops import identity
-from ...dialect.notation.traverse import children, walk
-from ...dialect.program.function import Value
+from ...dialect.ir.function import Value
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.formulas import Formulas, Nest, View
+from ...dialect.kernel_ir.integer_interval import UNBOUNDED, Interval
+from ...dialect.kernel_ir.loops import identity
+from ...dialect.kernel_ir.traverse import children, walk
+from ...dialect.types.sizes import Size, same_size
+from ...dialect.types.tensor_types import I16, I64, ElementType
 from ..pass_context import Context
 from ..passes import formula_pass
 from .enumerate_points import window_reaches_input
@@ -52,7 +54,9 @@ class Overflow:
 
 
 def interval(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> Interval:
-    """The interval of an integer or a condition. A tensor that is not in `ranges` may hold any value of its type."""
+    """The interval of an integer or a condition. A tensor that is not in `ranges` may hold any
+    value of its type.
+    """
     found = intervals(ranges, constants)(expr)
     assert found is not None, f"an interval of {expr.type}"
     return found
@@ -72,7 +76,9 @@ def intervals(ranges: Ranges, constants: Arrays) -> Callable[[ex.Expr], Interval
 def overflows(
     expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})
 ) -> list[Overflow]:
-    """The nodes of an expression whose values may leave their types, operands first; index arithmetic left out."""
+    """The nodes of an expression whose values may leave their types, operands first; index
+    arithmetic left out.
+    """
     evaluation = _Evaluation(ranges, constants)
     stack, seen = [expr], set[int]()
     while stack:
@@ -89,7 +95,9 @@ def overflows(
 
 @formula_pass
 def integer_ranges(program: Formulas, context: Context) -> Formulas:
-    """The program with the ranges of its tensors, from those that the function declares of its arguments."""
+    """The program with the ranges of its tensors, from those that the function declares of its
+    arguments.
+    """
     values = (
         context.function.arguments if context.function is not None else ()
     )  # of a loop's body, none is declared
@@ -104,7 +112,9 @@ def integer_ranges(program: Formulas, context: Context) -> Formulas:
 def ranges_of(
     program: Formulas, declared: Ranges = MappingProxyType({})
 ) -> dict[ex.Tensor, Interval]:
-    """The range of every integer or boolean tensor, from the declared ranges of arguments; results of nests have none."""
+    """The range of every integer or boolean tensor, from the declared ranges of arguments; results
+    of nests have none.
+    """
     ranges = dict(declared)
     ranges.update({t: range_of(a) for t, a in program.constants.items() if t.element.is_discrete})
     for step in program.steps:
@@ -311,7 +321,9 @@ class _Evaluation:
         return found
 
     def implied(self, condition: ex.Expr, truth: bool) -> dict[int, Bounds] | None:
-        """The facts that a condition's truth value implies for compared expressions; None if it never has that value."""
+        """The facts that a condition's truth value implies for compared expressions; None if it
+        never has that value.
+        """
         match condition:
             case ex.Apply("not", (operand,), type) if type.kind == "bool":
                 return self.implied(operand, not truth)
@@ -374,7 +386,9 @@ class _Evaluation:
 
 
 def _safe(operands: list[Bounds]) -> list[Bounds]:
-    """The operands of one operation: arrays in a type that holds its result, or plain ints if no type does."""
+    """The operands of one operation: arrays in a type that holds its result, or plain ints if no
+    type does.
+    """
     if not (arrays := [b for pair in operands for b in pair if isinstance(b, np.ndarray)]):
         return operands
     most = 2 * prod(max(-low, high, 1) for low, high in map(scalar, operands))

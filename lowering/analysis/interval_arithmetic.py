@@ -1,7 +1,8 @@
 """Interval arithmetic: for each scalar function, a row from the operands' bounds to the result's.
 
-Bounds are those of unbounded integers; `integer_ranges` wraps them to the type. A bound is an int, or an array where it
-differs between elements."""
+Bounds are those of unbounded integers; `integer_ranges` wraps them to the type. A bound is an int,
+or an array where it differs between elements.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...dialect.notation.interval import UNBOUNDED
+from ...dialect.kernel_ir.integer_interval import UNBOUNDED
 
 Bound: TypeAlias = Any  # an int, or an array of integers
 Bounds: TypeAlias = tuple[Bound, Bound]
@@ -54,12 +55,16 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _divisors(b: Bounds) -> list[int]:
-    """The divisors at which a quotient is extreme: both ends, and the members nearest to zero, without zero."""
+    """The divisors at which a quotient is extreme: both ends, and the members nearest to zero,
+    without zero.
+    """
     return [v for v in {*b, -1, 1} if v and b[0] <= v <= b[1]]
 
 
 def _corners(function: Callable[[int, int], int], a: Bounds, b: Iterable[int]) -> Bounds | None:
-    """The extremes of a function at the ends of one interval and some members of the other; None without any."""
+    """The extremes of a function at the ends of one interval and some members of the other; None
+    without any.
+    """
     found = [function(x, y) for x in a for y in b]
     return (min(found), max(found)) if found else None
 
@@ -69,13 +74,17 @@ def _shifted(shift: Callable[[int, int], int]) -> _Row:
 
 
 def _rem(a: Bounds, b: Bounds) -> Bounds:
-    """C's remainder: it has the dividend's sign, a magnitude below the divisor's, and at most the dividend's magnitude."""
+    """C's remainder: it has the dividend's sign, a magnitude below the divisor's, and at most the
+    dividend's magnitude.
+    """
     most = max(abs(b[0]), abs(b[1]), 1) - 1
     return max(min(a[0], 0), -most), min(max(a[1], 0), most)
 
 
 def _floormod(a: Bounds, b: Bounds) -> Bounds:
-    """Floor modulo: it has the divisor's sign and a magnitude below it; a dividend already in that range is unchanged."""
+    """Floor modulo: it has the divisor's sign and a magnitude below it; a dividend already in that
+    range is unchanged.
+    """
     low, high = min(b[0] + 1, 0), max(b[1] - 1, 0)
     if b[0] > 0 and a[0] >= 0:
         high = min(high, a[1])

@@ -1,25 +1,29 @@
-"""Access pattern of a vector's lanes: the offset of each lane from lane 0, where it is the same for every vector.
+"""Access pattern of a vector's lanes: the offset of each lane from lane 0, where it is the same for
+every vector.
 
     x[n - i]  =>  0, -1, -2, -3      x[i // 2]  =>  0, 0, 1, 1      x[i mod 2, i // 2]  =>  0, n, 1, n + 1
 
-Quotients and remainders are known if a vector begins at a multiple of their divisor. Lanes that lie close together are
-loaded as whole vectors and shuffled."""
+Quotients and remainders are known if a vector begins at a multiple of their divisor. Lanes that lie
+close together are loaded as whole vectors and shuffled.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 
-from ...dialect.ir.sizes import strides
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Read, Tensor
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.sizes import strides
 
 VECTORS = 4  # vectors loaded for the lanes of one access, at most
 MAX_DIVISOR = 8  # largest divisor whose quotients and remainders are analysed
 
 
 def period(reads: Iterable[Read], index: Index) -> int:
-    """The alignment of vectors, in iterations, at which quotients and remainders of this index are known."""
+    """The alignment of vectors, in iterations, at which quotients and remainders of this index are
+    known.
+    """
     multiple = 1
     for e in (e for r in reads for i in r.indices for e in walk(i)):
         match e:
@@ -30,7 +34,9 @@ def period(reads: Iterable[Read], index: Index) -> int:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The lanes of a vector loop: its index, a divisor of that index at lane 0 (0 if it is 0 there), and their number."""
+    """The lanes of a vector loop: its index, a divisor of that index at lane 0 (0 if it is 0
+    there), and their number.
+    """
 
     index: Index
     first: int
@@ -91,7 +97,9 @@ def begins(start: Expr, end: Expr, width: int) -> int:
 
 
 def windows(offsets: list[int]) -> list[int] | None:
-    """The starts of the vectors that cover exactly these offsets; None if there are more than VECTORS."""
+    """The starts of the vectors that cover exactly these offsets; None if there are more than
+    VECTORS.
+    """
     low, high = min(offsets), max(offsets)
     length = min(len(offsets), high - low + 1)
     starts: list[int] = []

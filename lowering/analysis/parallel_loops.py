@@ -1,8 +1,10 @@
-"""Find the parallel outer loops of a nest, whose iterations carry no dependence (TVM's data-parallel, MLIR's isLoopParallel)."""
+"""Find the parallel outer loops of a nest, whose iterations carry no dependence (TVM's
+data-parallel, MLIR's isLoopParallel).
+"""
 
-from ...dialect.ir.sizes import Dim
-from ...dialect.notation.expressions import ZERO, Index
-from ...dialect.notation.loops import Block, For, Kernel, outer_loops
+from ...dialect.kernel_ir.expressions import ZERO, Index
+from ...dialect.kernel_ir.loops import Block, For, Kernel, outer_loops
+from ...dialect.types.sizes import Dim
 from ..processor import processor
 from .accesses import accesses, allocated
 
@@ -25,7 +27,9 @@ def block_size(work: Dim) -> int:
 
 
 def independent(loop: For) -> bool:
-    """Test whether every tensor that the loop writes is indexed by the loop's index along one axis."""
+    """Test whether every tensor that the loop writes is indexed by the loop's index along one
+    axis.
+    """
     own = allocated(loop.body)
     if any(t.space == "heap" for t in own):  # one buffer shared by all iterations
         return False
@@ -38,7 +42,9 @@ def independent(loop: For) -> bool:
 
 
 def independent_loops(kernel: Kernel) -> tuple[list[Index], Block]:
-    """The indices of the parallel outer loops, and the block inside them; none of a kernel that is mapped."""
+    """The indices of the parallel outer loops, and the block inside them; none of a kernel that is
+    mapped.
+    """
     mapped = is_mapped(kernel)
     return outer_loops(
         kernel.body, lambda s: not mapped and s.start is ZERO and s.stop is None and independent(s)

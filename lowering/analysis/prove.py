@@ -1,28 +1,34 @@
-"""Proofs that an affine form is not negative, from facts of the same form: loop bounds, guards and definitions of atoms."""
+"""Proofs that an affine form is not negative, from facts of the same form: loop bounds, guards and
+definitions of atoms.
+"""
 
 from collections.abc import Iterable, Iterator
 from math import gcd
 
-from ...dialect.ir.linear_form import Key
-from ...dialect.ir.sizes import Size
-from ...dialect.ir.types import I64
-from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, apply, as_index
-from ...dialect.notation.index_bounds import index_bounds
+from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, Index, apply, as_index
+from ...dialect.kernel_ir.index_bounds import index_bounds
+from ...dialect.types.linear_form import Key
+from ...dialect.types.sizes import Size
+from ...dialect.types.tensor_types import I64
 
 STEPS = 3000  # affine forms that a proof examines before it gives up
 DEPTH = 64  # replacements one inside the other
 
 
 def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
-    """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices, the inner to eliminate first."""
+    """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices, the inner to
+    eliminate first.
+    """
     plain_goal, known = plain(goal), tuple(plain(f) for f in facts)
     follows = any((rest := plain_goal - f).constant >= 0 and not rest.terms for f in known)
     return follows or _Proof(order).holds(plain_goal, known)
 
 
 class _Proof:
-    """Fourier-Motzkin elimination: atoms of the goal are replaced, one by one, by bounds from the facts."""
+    """Fourier-Motzkin elimination: atoms of the goal are replaced, one by one, by bounds from the
+    facts.
+    """
 
     def __init__(self, order: dict[Key, int]) -> None:
         self.order = order
@@ -69,7 +75,9 @@ class _Proof:
         return found
 
     def rank(self, atom: Expr) -> tuple[int, int]:
-        """The order of elimination: an atom ranks above its operands, indices by binding, sizes last."""
+        """The order of elimination: an atom ranks above its operands, indices by binding, sizes
+        last.
+        """
         match atom:
             case Apply(_, operands, _):
                 inner = max(
@@ -95,7 +103,9 @@ def plain(sum: Affine) -> Affine:
 
 
 def _cases(atom: Expr) -> list[tuple[Expr, list[Affine]]] | None:
-    """The values an atom may have, each with the facts that hold then; None if the atom is no such choice."""
+    """The values an atom may have, each with the facts that hold then; None if the atom is no such
+    choice.
+    """
     match atom:
         case Apply("max" | "min" as which, (a, b), _):
             larger = affine(a) - affine(b) if which == "max" else affine(b) - affine(a)

@@ -1,18 +1,22 @@
-"""Reductions of a loop: the update of its accumulator, and whether the order of its terms decides the result's bits."""
+"""Reductions of a loop: the update of its accumulator, and whether the order of its terms decides
+the result's bits.
+"""
 
-from ...dialect.ir.sizes import Dim, larger, product
-from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor
-from ...dialect.notation.loops import Alloc, Block, For, Let, Store, has_loops, is_rare, statements
-from ...dialect.notation.reduce_in_order import BLOCK_TERMS, LANES
-from ...dialect.notation.scalar_functions import SCALARS
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir.expressions import Apply, Expr, Index, Read, Tensor
+from ...dialect.kernel_ir.loops import Alloc, Block, For, Let, Store, has_loops, is_rare, statements
+from ...dialect.kernel_ir.reduce_in_order import BLOCK_TERMS, LANES
+from ...dialect.kernel_ir.scalar_functions import SCALARS
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.sizes import Dim, larger, product
 from .accesses import accumulators, reads, stores, stride
 
 ORDERED = ("add", "mul")  # float reductions whose order decides their bits
 
 
 def along_memory(s: For) -> tuple[Store, str, Expr] | None:
-    """The update of a loop that reduces contiguous memory: store, function and operand; None if it does not."""
+    """The update of a loop that reduces contiguous memory: store, function and operand; None if it
+    does not.
+    """
     match s:
         case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
             if (found := reduction_update(store)) is not None and _contiguous(
@@ -30,7 +34,9 @@ def has_lanes(s: For) -> bool:
 
 
 def _is_straight(block: Block) -> bool:
-    """Test whether statements only define variables, with rare branches, in accumulators of their own."""
+    """Test whether statements only define variables, with rare branches, in accumulators of their
+    own.
+    """
     own = accumulators(block)
     plain = all(
         isinstance(s, (Let, Store)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own)
@@ -40,7 +46,9 @@ def _is_straight(block: Block) -> bool:
 
 
 def reduction_update(store: Store) -> tuple[str, Expr] | None:
-    """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is a scalar."""
+    """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is
+    a scalar.
+    """
     match store:
         case Store(
             Tensor(space="register", shape=()) as acc,
@@ -57,7 +65,9 @@ def reduction_update(store: Store) -> tuple[str, Expr] | None:
 
 
 def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
-    """Test whether every read of a reduction moves by one element, or not at all, along the index."""
+    """Test whether every read of a reduction moves by one element, or not at all, along the
+    index.
+    """
     if any(r.tensor is acc for s in block[:-1] for r in reads((s,))):
         return False
     strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]

@@ -1,8 +1,10 @@
-"""Stores of vector loops: whether vectors may overlap or begin anywhere, and whether they fill whole cache lines."""
+"""Stores of vector loops: whether vectors may overlap or begin anywhere, and whether they fill
+whole cache lines.
+"""
 
-from ...dialect.notation.expressions import Misalignment
-from ...dialect.notation.loops import Alloc, Assert, For, Let, Store, is_rare
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir.expressions import Misalignment
+from ...dialect.kernel_ir.loops import Alloc, Assert, For, Let, Store, is_rare
+from ...dialect.kernel_ir.traverse import walk
 from ..processor import processor
 from .accesses import allocated, reads, stores
 from .lane_offsets import period
@@ -16,7 +18,9 @@ def overlaps(s: For) -> bool:
 
 
 def can_shift(s: For) -> bool:
-    """Test whether the vectors of a long loop may begin anywhere, elements being computed twice, to one value."""
+    """Test whether the vectors of a long loop may begin anywhere, elements being computed twice, to
+    one value.
+    """
     if s.kind != "vector" or not all(
         isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body
     ):
@@ -28,14 +32,18 @@ def can_shift(s: For) -> bool:
 
 
 def least_length(s: For) -> int:
-    """The elements of a loop that is worth aligning and reaches the first cache line that begins in it."""
+    """The elements of a loop that is worth aligning and reaches the first cache line that begins in
+    it.
+    """
     line = processor().line_bytes
     element = min((t.tensor.element.bytes for t in stores(s.body)), default=line)
     return max(processor().tuning.align_vectors * s.width, line // element)
 
 
 def begins_lines(s: For, store: Store) -> bool:
-    """Test whether a loop is to write whole cache lines: its bounds contain the array's misalignment."""
+    """Test whether a loop is to write whole cache lines: its bounds contain the array's
+    misalignment.
+    """
     places = (s.start, *store.indices)
     if s.kind != "vector":
         return False

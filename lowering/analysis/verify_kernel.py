@@ -1,20 +1,22 @@
-"""Verify that a kernel is legal, as MLIR's verifier does between passes: `check_kernel` raises a LoweringError that
-names the statement.
+"""Verify that a kernel is legal, as MLIR's verifier does between passes: `check_kernel` raises a
+LoweringError that names the statement.
 
-Every index and variable is bound once, before its use. Every buffer is allocated before its use. Types agree. Every
-access is inside its tensor under the enclosing loop bounds and guards. A vector loop's extent is a multiple of its
-width, unless its vectors may begin anywhere, and no result depends on the order of its lanes. Unrolled loops have
-constant extents. Accesses are proved in bounds by linear reasoning. An access that depends on data, or on sizes that
-are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other."""
+Every index and variable is bound once, before its use. Every buffer is allocated before its use.
+Types agree. Every access is inside its tensor under the enclosing loop bounds and guards. A vector
+loop's extent is a multiple of its width, unless its vectors may begin anywhere, and no result
+depends on the order of its lanes. Unrolled loops have constant extents. Accesses are proved in
+bounds by linear reasoning. An access that depends on data, or on sizes that are checked when the
+program is called, may stay unproved: `check_kernel` returns these and raises for any other.
+"""
 
 from dataclasses import dataclass, field, replace as copy
 
-from ...dialect.ir.linear_form import Key
-from ...dialect.ir.types import I1, I64
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.printer import statement_text
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
+from ...dialect.kernel_ir.kernel_printer import statement_text
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.linear_form import Key
+from ...dialect.types.tensor_types import I1, I64
 from .accesses import stores, varies
 from .dependence import dependence
 from .instances import Nest
@@ -26,7 +28,9 @@ MAX_STACK = 1 << 21  # bytes of a kernel's buffers; a thread's stack is 8 MB on 
 
 
 class LoweringError(AssertionError):
-    """An illegal kernel, made by a faulty pass or written by hand; `statement` is the one at fault, if it is in the body."""
+    """An illegal kernel, made by a faulty pass or written by hand; `statement` is the one at fault,
+    if it is in the body.
+    """
 
     def __init__(
         self,
@@ -62,10 +66,12 @@ class Scope:
 
 
 def check_kernel(kernel: ir.Kernel, strict: bool = False) -> list[str]:
-    """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal.
+    """The accesses left unproved because they depend on data; raises LoweringError if the kernel is
+    not legal.
 
-    In kernels that are not cvm's own, `strict`, every loop that is not serial is proved to carry no dependence; of others,
-    those whose subscripts are linear."""
+    In kernels that are not cvm's own, `strict`, every loop that is not serial is proved to carry no
+    dependence; of others, those whose subscripts are linear.
+    """
     checker = _Checker(kernel, strict)
     scope = Scope(tensors=frozenset(kernel.parameters))
     if kernel.condition is not None:
@@ -186,7 +192,9 @@ class _Checker:
         self.block(s.body, scope)
 
     def range(self, s: ir.For, scope: Scope) -> None:
-        """Check that a loop that runs at all begins at 0 or above, and ends within the index's extent."""
+        """Check that a loop that runs at all begins at 0 or above, and ends within the index's
+        extent.
+        """
         runs = (*scope.facts, *(f - affine(s.index) + affine(s.start) for f in _bounds(s)[1:]))
         ends = ex.flat_operands("min", s.end)
         extent = affine(ex.as_index(s.index.extent))
@@ -279,7 +287,9 @@ class _Checker:
 
 
 def _open(goal: Affine, scope: Scope) -> bool:
-    """Test whether a goal depends on data or on sizes that are checked when the program is called."""
+    """Test whether a goal depends on data or on sizes that are checked when the program is
+    called.
+    """
     mine = _atoms(goal)
     reached: set[ex.Expr] = set()
     for fact in reversed(

@@ -1,18 +1,20 @@
 """Proofs that elements are written before they are read, and that results are written whole.
 
-The place that is read is taken apart: each store before it covers the part where the values of its loops' indices, solved
-from its subscripts, lie within its bounds and guards. What no store covers stays. (As in the array dataflow analysis of Feautrier,
-but with the prover of bounds in place of integer programming: what is not proved is unknown, and counts as not written.)"""
+The place that is read is taken apart: each store before it covers the part where the values of its
+loops' indices, solved from its subscripts, lie within its bounds and guards. What no store covers
+stays. (As in the array dataflow analysis of Feautrier, but with the prover of bounds in place of
+integer programming: what is not proved is unknown, and counts as not written.)
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ...dialect.ir.linear_form import Key
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.affine import Affine, affine, affine_conditions, key
-from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.linear_form import Key
 from .instances import Access, Instance, Nest, Side, apart
 from .prove import plain, prove
 
@@ -23,7 +25,9 @@ LEAST_SIZE = 4  # of sizes that are open, where an element is said not to be wri
 
 @dataclass(frozen=True, eq=False)
 class Unwritten:
-    """An array that is read, or returned, where it is not proved to be written; `sure` if it never is."""
+    """An array that is read, or returned, where it is not proved to be written; `sure` if it never
+    is.
+    """
 
     kernel: ir.Kernel
     tensor: ex.Tensor
@@ -52,7 +56,9 @@ class _Part:
 
 
 def unwritten(plan: Plan) -> list[Unwritten]:
-    """The buffers and results of a plan's kernels that are not proved to be written before they are read or returned."""
+    """The buffers and results of a plan's kernels that are not proved to be written before they are
+    read or returned.
+    """
     found: list[Unwritten] = []
     home = plan.home
     known = {home.get(t, t) for t in (*plan.arguments, *plan.constants)}
@@ -73,7 +79,9 @@ def _on_grid(kernel: ir.Kernel) -> bool:
 
 
 def unwritten_in(kernel: ir.Kernel, results: Sequence[ex.Tensor] = ()) -> list[Unwritten]:
-    """The buffers of a kernel, and of its results these, that are not proved to be written; one entry for each."""
+    """The buffers of a kernel, and of its results these, that are not proved to be written; one
+    entry for each.
+    """
     nest = Nest(kernel.body, kernel.condition)
     found: dict[ex.Tensor, Unwritten] = {}
     for read in nest.reads:
@@ -106,9 +114,12 @@ def _inside(place: Sequence[ex.Expr], tensor: ex.Tensor) -> list[Affine]:
 
 
 def _covered(
-    nest: Nest, read: Access | None, at: Instance | None, place: Sequence[ex.Expr],
+    nest: Nest,
+    read: Access | None,
+    at: Instance | None,
+    place: Sequence[ex.Expr],
     result: ex.Tensor | None = None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Test whether stores cover a place: of a read, those before it; of a result, all."""
     tensor = read.tensor if read is not None else result
     assert tensor is not None
@@ -153,7 +164,9 @@ def _without(
 def _regions(
     nest: Nest, store: Access, read: Access | None, place: Sequence[ex.Expr]
 ) -> Iterator[tuple[list[Affine], list[Side]]]:
-    """The conditions under which a store has written a place: one set for each order of the loops that both are in."""
+    """The conditions under which a store has written a place: one set for each order of the loops
+    that both are in.
+    """
     common = 0
     if read is not None:
         pairs = zip(store.loops, read.loops, strict=False)
@@ -211,7 +224,9 @@ def _is_known(form: Affine) -> bool:
 def _solve(
     nest: Nest, store: Access, place: Sequence[ex.Expr], values: dict[ex.Expr, ex.Expr]
 ) -> list[Affine] | None:
-    """Solve a store's subscripts for its indices, which join `values`; what has to hold besides, or None."""
+    """Solve a store's subscripts for its indices, which join `values`; what has to hold besides, or
+    None.
+    """
     conditions: list[Affine] = []
     indices = {s.index: s for s in store.loops}
     waiting = list(zip(store.indices, place, strict=True))
@@ -321,16 +336,19 @@ def _never(nest: Nest, result: ex.Tensor) -> str | None:
         return None
     for place in product(*corners):
         if all(_misses(nest, s, {}, place, open_sizes) for s in stores):
-            from ...dialect.notation.printer import Names, expression_text
+            from ...dialect.kernel_ir.kernel_printer import Names, expression_text
 
             return f"[{', '.join(expression_text(p, Names(), p.type) for p in place)}]"
     return None
 
 
 def _misses(
-    nest: Nest, store: Access, values: dict[ex.Expr, ex.Expr], place: Sequence[ex.Expr],
+    nest: Nest,
+    store: Access,
+    values: dict[ex.Expr, ex.Expr],
+    place: Sequence[ex.Expr],
     facts: list[Affine],
-) -> bool:  # fmt: skip
+) -> bool:
     at = Instance(nest, store, values)
     known = [*facts, *at.facts()]
     never_runs = any(prove((f * -1).plus(-1), known, nest.order) for f in at.facts())
@@ -338,7 +356,9 @@ def _misses(
 
 
 def _never_before(nest: Nest, read: Access) -> bool:
-    """Test whether the first instance of a read is executed, and no store before it reaches its place."""
+    """Test whether the first instance of a read is executed, and no store before it reaches its
+    place.
+    """
     values: dict[ex.Expr, ex.Expr] = {}
     for s in read.loops:
         values[s.index] = Instance(nest, read, values).at(s.start)

@@ -1,17 +1,20 @@
 """Windows that move over one array for each channel, as words of their terms:
 
-    for c { for p { for q { acc = 0; for k { for l { acc = acc + x[c, p + k, q + l] * w[c, k, l] } }; y[c, p, q] = f(acc) } } }
+    for c { for p { for q { acc = 0; for k { for l { acc = acc + x[c, p + k, q + l] * w[c, k, l] }
+    }; y[c, p, q] = f(acc) } } }
     =>  for c {
           words[h, q] = the bytes x[c, 2 h, q], x[c, 2 h + 1, q], ... x[c, 2 h + 3, q]     zeros beyond the edges
           for h { for u of 2 { for q {
-            acc = 0; for l { acc = acc + the dot product of words[h, q + l] and w[c, u, l] }; y[c, 2 h + u, q] = f(acc)
+            acc = 0; for l { acc = acc + the dot product of words[h, q + l] and w[c, u, l] }; y[c, 2
+            h + u, q] = f(acc)
           } } }
         }
 
-Weights are constants, packed here. Words are of bytes where no value has a sign and no sum of two products is beyond 16
-bits, else of two terms of 16 bits. Where a word has room for more terms than a window has rows, several rows of results are
-computed from it: their weights stand in other places of a word, with zeros in the rest. The loops are for the passes.
-Where channels come last, vectors go along these, and words are made for some lines of results at a time.
+Weights are constants, packed here. Words are of bytes where no value has a sign and no sum of two
+products is beyond 16 bits, else of two terms of 16 bits. Where a word has room for more terms than
+a window has rows, several rows of results are computed from it: their weights stand in other places
+of a word, with zeros in the rest. The loops are for the passes. Where channels come last, vectors
+go along these, and words are made for some lines of results at a time.
 """
 
 from dataclasses import replace
@@ -19,21 +22,21 @@ from math import prod
 
 import numpy as np
 
-from ...dialect.ir.sizes import product
-from ...dialect.ir.types import I8, I16, I32, I64, UI8
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Expr, Index, Tensor, Var, apply, as_index, constant
-from ...dialect.notation.traverse import substitute
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Expr, Index, Tensor, Var, apply, as_index, constant
+from ...dialect.kernel_ir.traverse import substitute
+from ...dialect.types.sizes import product
+from ...dialect.types.tensor_types import I8, I16, I32, I64, UI8
 from ..analysis.accesses import depends
 from ..analysis.integer_ranges import interval
 from ..loops.clone import clone
 from ..processor import processor
 from . import vnni_packing as vp
-from .match import LoweredContraction, SumOfProducts, kernel_from_body, windowed
+from .contraction_problem import Problem, Strategy
+from .match_contraction import LoweredContraction, SumOfProducts, kernel_from_body, windowed
 from .micro_kernel import INT8_DOT_PRODUCT
 from .packed_product import ONES, fit
-from .problem import Problem, Strategy
 
 
 def lower_depthwise(problem: Problem) -> LoweredContraction | None:
@@ -99,7 +102,9 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
 
 
 def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContraction | None:
-    """The same where channels come last, for lines and a vector of channels at a time; None where that does not pay."""
+    """The same where channels come last, for lines and a vector of channels at a time; None where
+    that does not pay.
+    """
     (*outer, first, column, lane), (k, *inner) = nest.loops, nest.reduction_axes
     values = interval(nest.b, problem.ranges, problem.constants)
     sign = min(values.low, 0) * (values.high - values.low <= UI8.limits[1])
@@ -156,7 +161,9 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
     )
 
     def lines_of(h: Expr, count: int) -> ir.Block:
-        """Make the words of the lines that are read, then for each place the sums of so many lines of results."""
+        """Make the words of the lines that are read, then for each place the sums of so many lines
+        of results.
+        """
         inputs = range(vp.extent_of(k) + count - 1)
         terms = [substitute(value, {first: h * rows, k: as_index(n), lane: c + d}) for n in inputs]
         words = [vp.word(terms[n : n + many], many) for n in range(0, len(terms), many)]
@@ -192,7 +199,9 @@ def _rows_of_a_word(nest: SumOfProducts, first: Index, many: int) -> int:
 
 
 def _in_places(weights: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray:
-    """The weights of so many rows of results, along an axis before that of the terms of a vp.word, with zeros around them."""
+    """The weights of so many rows of results, along an axis before that of the terms of a vp.word,
+    with zeros around them.
+    """
     spare = many - weights.shape[axis]
     sides = [
         [(u, spare - u) if n == axis else (0, 0) for n in range(weights.ndim)] for u in range(rows)

@@ -1,19 +1,23 @@
-"""Direct convolutions of floats, whose vectors go along output channels, and whose borders are left out:
+"""Direct convolutions of floats, whose vectors go along output channels, and whose borders are left
+out:
 
-    for r { for p { for q { acc = 0; for i, k, l { if inside { acc = acc + w[r, i, k, l] * x[i, p + k, q + l] } }; y[r, p, q] = f(acc) } } }
+    for r { for p { for q { acc = 0; for i, k, l { if inside { acc = acc + w[r, i, k, l] * x[i, p +
+    k, q + l] } }; y[r, p, q] = f(acc) } } }
     =>  for panel in rows by 16 parallel {
           for p { for tile in q by 14 {
             sums[14, 16] = 0 in registers
-            for i { for k inside { for l inside { sums[q, r] = fma(x[i, p + k, q + l], weights[panel, i, k, l, r], sums[q, r]) } } }
-            held[q, r] = sums[q, r]
+            for i { for k inside { for l inside { sums[q, r] = fma(x[i, p + k, q + l],
+            weights[panel, i, k, l, r], sums[q, r]) } } } held[q, r] = sums[q, r]
           } }
           y[r, q] = f(held[q, r])
         }
 
-Each sum goes in the order of its terms, and where a window reaches beyond the edge nothing is added: a product with zero would
-be no substitute, since zero times an infinite weight is NaN. The rows of a window are bounds of a loop. Tiles at the left and
-the right edge have a loop of their own, which adds each column of a window to the pixels that it is inside of.
-Constant weights are packed at compile time, others by a kernel. The last blocks and tiles move back."""
+Each sum goes in the order of its terms, and where a window reaches beyond the edge nothing is
+added: a product with zero would be no substitute, since zero times an infinite weight is NaN. The
+rows of a window are bounds of a loop. Tiles at the left and the right edge have a loop of their
+own, which adds each column of a window to the pixels that it is inside of. Constant weights are
+packed at compile time, others by a kernel. The last blocks and tiles move back.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,20 +28,21 @@ from operator import and_
 
 import numpy as np
 
-from ...dialect.ir.types import F32, F64, I64
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.affine import Affine, affine_conditions
-from ...dialect.notation.traverse import substitute
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine_conditions
+from ...dialect.kernel_ir.traverse import substitute
+from ...dialect.types.tensor_types import F32, F64, I64
 from ..analysis.accesses import depends
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
-from .match import Contraction, LoweredContraction, kernel_from_body, parallel_loop
+from .contraction_problem import Constants, Problem, Strategy, why_not_of
+from .match_contraction import Contraction, LoweredContraction, kernel_from_body, parallel_loop
 from .pack_panels import SQUARE
-from .problem import Constants, Problem, Strategy, why_not_of
 from .vnni_packing import extent_of, known_terms, only_read, tile_elements
 
 LOADS = 3  # products that take as long as a load
-USUAL_LOADS = 1.12  # time of a tile's products and loads to what micro-kernels of panels are taken to need for them
+# time of a tile's products and loads to what micro-kernels of panels are taken to need for them
+USUAL_LOADS = 1.12
 SINGLE_TAP = 1.15  # cost factor of windows of one pixel, each line of whose input is used once
 LATENCY = 10  # products that are begun until the first is done
 MOST_PIXELS = 15  # of a tile
@@ -55,7 +60,9 @@ class Tile:
 
     @property
     def time(self) -> float:
-        """The estimated cycles of a step; a pixel's value is a load whatever the width of vectors."""
+        """The estimated cycles of a step; a pixel's value is a load whatever the width of
+        vectors.
+        """
         cycles = processor().fma_cycles
         return (
             max(self.pixels * self.vectors * cycles, LATENCY)
@@ -65,7 +72,9 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """A contraction of two pixel axes, and the same seen with one; where they do not join, one is an outer loop."""
+    """A contraction of two pixel axes, and the same seen with one; where they do not join, one is
+    an outer loop.
+    """
 
     kernel: ir.Kernel
     c: Contraction
@@ -83,7 +92,9 @@ def pixels_of(problem: Problem) -> Pixels:
 
 
 def direct_cost(problem: Problem) -> float:
-    """The estimated cycles of vectors of 32-bit lanes, those of other strategies having their loads in them."""
+    """The estimated cycles of vectors of 32-bit lanes, those of other strategies having their loads
+    in them.
+    """
     c = pixels_of(problem).c
     terms = prod(map(extent_of, c.reduction_axes)) * (
         1 if len(c.reduction_axes) > 1 else SINGLE_TAP
@@ -133,7 +144,9 @@ def _choose(c: Contraction) -> tuple[float, Tile]:
 
 @dataclass(frozen=True)
 class _Edge:
-    """The columns that are inside: those of which sums of a constant and a column's place, times a sign, are not negative."""
+    """The columns that are inside: those of which sums of a constant and a column's place, times a
+    sign, are not negative.
+    """
 
     axis: ex.Index  # of a window
     step: int  # with which columns go along it
@@ -141,7 +154,9 @@ class _Edge:
     sums: set[tuple[int, int]]  # signs and constants
 
     def inside(self, place: int, count: int) -> range:
-        """Those of so many pixels for which a column is inside whose place is this for the first one."""
+        """Those of so many pixels for which a column is inside whose place is this for the first
+        one.
+        """
         places = enumerate(range(place, place + self.stride * count, self.stride))
         some = [
             r for r, at in places if all(sign * at + constant >= 0 for sign, constant in self.sums)
@@ -244,7 +259,9 @@ class DirectConvolution:
     # weights
 
     def tiled_rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
-        """The rows along an axis of constant weights, so many side by side. Blocks that would go beyond the end move back."""
+        """The rows along an axis of constant weights, so many side by side. Blocks that would go
+        beyond the end move back.
+        """
         elements = tile_elements(self.rows, self.panels * self.vectors, self.lanes).reshape(
             self.panels, self.wide
         )
@@ -285,7 +302,9 @@ class DirectConvolution:
     # pixels
 
     def of_strips(self) -> ir.Block:
-        """The loop over panels of rows, and over strips of pixels, whose sums wait until all of them are there."""
+        """The loop over panels of rows, and over strips of pixels, whose sums wait until all of
+        them are there.
+        """
         c = self.c
         outer = [(ex.Var(i.name, I64), i.extent) for i in c.outer]
         panel, strip = (self.panel, self.panels), (self.strip, self.strips)
@@ -321,8 +340,9 @@ class DirectConvolution:
         return substitute(self.c.b, at)
 
     def prefetches(self, axes: Sequence[ex.Index]) -> ir.Block:
-        """A tile's share of the next panel of weights, in a step of the first of their axes: while sums are computed,
-        these come from memory."""
+        """A tile's share of the next panel of weights, in a step of the first of their axes: while
+        sums are computed, these come from memory.
+        """
         tiles, size = (
             self.strips * self.high * self.tile.extent,
             prod(self.packed.shape) * self.element.bytes,
@@ -408,7 +428,9 @@ class DirectConvolution:
         runs: Sequence[tuple[int, range]],
         some: range | None = None,
     ) -> ir.Block:
-        """The loops over a window, with bounds where its rows may be outside; its columns are added to pixels by runs."""
+        """The loops over a window, with bounds where its rows may be outside; its columns are added
+        to pixels by runs.
+        """
         if not reduction_axes:
             return (self.each(add, some),)
         axis, *inner = reduction_axes
@@ -436,8 +458,9 @@ class DirectConvolution:
 
     @cached_property
     def places(self) -> tuple[list[int], list[tuple[int, range]]]:
-        """The pixels where tiles begin all of whose windows are inside; for the others, the places of a column from which
-        on it is inside for these pixels."""
+        """The pixels where tiles begin all of whose windows are inside; for the others, the places
+        of a column from which on it is inside for these pixels.
+        """
         strips = range(self.strips if self.c.window is None else 1)
         first = [min(n * self.line, self.length - self.line) for n in strips]
         begins = {
@@ -459,7 +482,9 @@ class DirectConvolution:
     # results
 
     def ended(self, sums: ex.Tensor, start: ex.Expr) -> ir.For:
-        """The epilogue by vectors of pixels, transposed from the sums; of few pixels, by vectors of rows."""
+        """The epilogue by vectors of pixels, transposed from the sums; of few pixels, by vectors of
+        rows.
+        """
         count, block, row = self.high * self.line, self.v, ex.Var("row", I64)
         begin = ir.Let(
             row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes)

@@ -7,19 +7,19 @@
           y[m, j] = f(sums[m, v])
         }
 
-Constant weights are packed at compile time, so that a panel lies in one piece of memory, in the order in which it is read. Others are read
-where they are if columns lie side by side, eight terms of all columns of a wide panel at once; if terms do, some of them are transposed
-at once into a buffer. Each sum goes in the order of its terms. The last vectors of columns move back."""
+Constant weights are packed at compile time, so that a panel lies in one piece of memory, in the
+order in which it is read. Others are read where they are if columns lie side by side, eight terms
+of all columns of a wide panel at once; if terms do, some of them are transposed at once into a
+buffer. Each sum goes in the order of its terms. The last vectors of columns move back.
+"""
 
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
-from ...dialect.ir.sizes import product
-from ...dialect.ir.types import I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -29,14 +29,22 @@ from ...dialect.notation.loops import (
     substitute_block,
     vector_loop,
 )
-from ...dialect.notation.reduce_in_order import MIN_TERMS
-from ...dialect.notation.traverse import substitute, walk
+from ...dialect.kernel_ir.reduce_in_order import MIN_TERMS
+from ...dialect.kernel_ir.traverse import substitute, walk
+from ...dialect.types.sizes import product
+from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import depends, stride
 from ..processor import MIN_BLOCKS, ROWS_AT_ONCE, processor
+from .contraction_problem import Problem, matched_strategy
 from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
-from .match import Contraction, LoweredContraction, SumOfProducts, stores_columns, sum_of_products
+from .match_contraction import (
+    Contraction,
+    LoweredContraction,
+    SumOfProducts,
+    stores_columns,
+    sum_of_products,
+)
 from .pack_panels import SQUARE
-from .problem import Problem, matched_strategy
 from .vnni_packing import extent_of, known_terms, only_read
 
 MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
@@ -50,7 +58,9 @@ MOST_VECTORS = 8  # of columns, of a row
 
 @dataclass(frozen=True, eq=False)
 class FewRows:
-    """A nest that multiplies some rows by the weights of each column: `a` has the rows, and `b` the weights."""
+    """A nest that multiplies some rows by the weights of each column: `a` has the rows, and `b` the
+    weights.
+    """
 
     nest: SumOfProducts
     weights: (
@@ -77,7 +87,9 @@ class FewRows:
 
     @property
     def along(self) -> ex.Index | None:
-        """The index of neighbours in memory, of weights that are the same for all rows: columns or terms."""
+        """The index of neighbours in memory, of weights that are the same for all rows: columns or
+        terms.
+        """
         weights, axes = self.nest.b, self.nest.reduction_axes
         if (
             (read := only_read(weights)) is None
@@ -97,7 +109,9 @@ class FewRows:
 
 
 def match_few_rows(problem: Problem) -> FewRows | None:
-    """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
+    """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it
+    is another nest.
+    """
     if (
         nest := sum_of_products(problem.kernel, 1)
     ) is None or nest.accumulator.element.kind != "float":
@@ -151,7 +165,9 @@ def few_rows_cost(few: FewRows) -> float:
 
 
 def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
-    """The kernels of a direct convolution whose pixels are the rows, one by one where their number is unknown."""
+    """The kernels of a direct convolution whose pixels are the rows, one by one where their number
+    is unknown.
+    """
     nest, count = few.nest, few.count or 1
     together = few.rows if few.count else ()
     row = ex.Index("r", count)
@@ -190,7 +206,9 @@ class _InPlace(DirectConvolution):
 
 
 class _ByRows(_InPlace):
-    """Weights whose columns lie side by side: some rows of them are read at once, and the sums of a panel stay in near cache."""
+    """Weights whose columns lie side by side: some rows of them are read at once, and the sums of a
+    panel stay in near cache.
+    """
 
     def products(self, waiting: ex.Tensor) -> Block:
         *outer, axis = self.c.reduction_axes
@@ -222,7 +240,9 @@ class _ByRows(_InPlace):
 
 
 class _ByBlocks(_InPlace):
-    """Weights whose terms lie side by side: blocks of them are transposed into a buffer, the last moved back."""
+    """Weights whose terms lie side by side: blocks of them are transposed into a buffer, the last
+    moved back.
+    """
 
     def by_place(self, add: Store, at: dict[ex.Expr, ex.Expr]) -> Block:
         (axis,), side = self.c.reduction_axes, SQUARE // self.element.bytes

@@ -1,15 +1,18 @@
-"""Lower a sum of products to kernels that pack its factors and multiply them by tiles, as `strategies` chooses.
+"""Lower a sum of products to kernels that pack its factors and multiply them by tiles, as
+`strategies` chooses.
 
     for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = acc } }
     =>  rows = packed a;  columns = packed b;  for tile { sums[6, 16] = 0; for k { sums += rows * columns }; y[...] = sums }
 
-Legal where the nest is a contraction (`match`). Pays from `processor().packing_products` products on."""
+Legal where the nest is a contraction (`match`). Pays from `processor().packing_products` products
+on.
+"""
 
 from dataclasses import replace
 from functools import partial
 
-from ...dialect.notation.loops import Kernel, reshaped_parameters
-from ...dialect.notation.plan import Kernels
+from ...dialect.kernel_ir.execution_plan import Kernels
+from ...dialect.kernel_ir.loops import Kernel, reshaped_parameters
 from ..loops.collapse import collapsed
 from ..pass_context import Context
 from ..passes import kernel_pass

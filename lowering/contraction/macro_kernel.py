@@ -1,18 +1,20 @@
 """Loops around a micro-kernel: over panels of columns, and the tiles of each.
 
-A panel holds all terms of some columns, a block of columns being a vector; a tile is some rows of a panel's sums. What
-the terms are, numbers or words, is the same to these loops. Where it is not known how many terms there are, panels
-go by groups, each with a buffer of its own that is as deep as it turns out to be."""
+A panel holds all terms of some columns, a block of columns being a vector; a tile is some rows of a
+panel's sums. What the terms are, numbers or words, is the same to these loops. Where it is not
+known how many terms there are, panels go by groups, each with a buffer of its own that is as deep
+as it turns out to be.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, product
-from ...dialect.ir.types import I64
-from ...dialect.notation import expressions as ex, loops as ir
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.types.sizes import Dim, product
+from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import accumulators
 from ..processor import processor
-from .match import Contraction, kernel_from_body
+from .match_contraction import Contraction, kernel_from_body
 from .micro_kernel import MicroKernel
 from .vnni_packing import divided, is_multiple, size_of, tile_start
 
@@ -61,7 +63,9 @@ class PanelTiling:
     # panels
 
     def by_groups(self, several: int, shares: int = 1) -> None:
-        """Group the panels: `turn` counts groups, `panel` is the current one; each takes so many shares of rows."""
+        """Group the panels: `turn` counts groups, `panel` is the current one; each takes so many
+        shares of rows.
+        """
         self.several, self.shares, self.share = several, shares, ex.Var("share", I64)
         outer = (*([shares] if shares > 1 else []), *(i.extent for i in self.c.outer))
         self.shape = (*outer, divided(self.panels, several))
@@ -129,7 +133,9 @@ class PanelTiling:
     def tiles(self, reduction_axes: Sequence[ex.Index], sum: Sum, parts: int = 1) -> ir.Block:
         """For every tile of rows: sums over all steps of the panel, and what is made of them.
 
-        `sum` gives an expression of the reduction, block and lane indices. Steps are taken in so many parts."""
+        `sum` gives an expression of the reduction, block and lane indices. Steps are taken in so
+        many parts.
+        """
         tile, r, start, sums, loop = self._steps(reduction_axes, sum)
         if len(reduction_axes) > 1 or parts == 1:
             zero = self._clear(r, sums)
@@ -145,7 +151,9 @@ class PanelTiling:
         return self._waiting(tile, r, start, _parts(loop, each, parts), add)
 
     def tiles_of_blocks(self, reduction_axes: Sequence[ex.Index], sum: Sum, each: Dim) -> ir.Block:
-        """The same where sums go by blocks: of so many iterations of the outermost reduction axis."""
+        """The same where sums go by blocks: of so many iterations of the outermost reduction
+        axis.
+        """
         tile, r, start, sums, loop = self._steps(reduction_axes, sum)
         if loop.index is not reduction_axes[0]:  # of unrolled steps
             each = each // self.micro.steps_together(reduction_axes[0].extent)
@@ -168,7 +176,9 @@ class PanelTiling:
     def _steps(
         self, reduction_axes: Sequence[ex.Index], sum: Sum
     ) -> tuple[ex.Index, ex.Index, ir.Let, ex.Tensor, ir.For]:
-        """The index of a tile and of its rows, where it starts, its sums, and the loop that adds all steps to them."""
+        """The index of a tile and of its rows, where it starts, its sums, and the loop that adds
+        all steps to them.
+        """
         rows, height = self.c.row.extent, self.height
         tile, r = ex.Index("tile", divided(rows, height)), ex.Index("r", height)
         start = ir.Let(ex.Var("row", I64), tile_start(tile, rows, height))
@@ -219,18 +229,24 @@ class PanelTiling:
         )
 
     def parts(self, steps: Dim) -> int:
-        """The parts of a panel's steps, such that one stays in near cache while the sums of all rows wait in memory."""
+        """The parts of a panel's steps, such that one stays in near cache while the sums of all
+        rows wait in memory.
+        """
         if not isinstance(steps, int) or not isinstance(self.c.row.extent, int):
             return 1
         return -(-steps * self.width * self.element.bytes // max(1, processor().l2_bytes // 4))
 
     def each(self, r: ex.Index, store: ir.Store) -> ir.Statement:
-        """A store for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""
+        """A store for every element of the tile, by vectors, a row's together: its factor is then
+        in a register briefly.
+        """
         (loop,) = ir.nested((r, self.v), (ir.vector_loop(self.lane, store),), "unrolled")
         return loop
 
     def finished(self, sums: ex.Tensor, start: ex.Expr, r: ex.Index) -> ir.Block:
-        """The same for sums in registers. Where it is long they wait in memory: it is not repeated for each of them."""
+        """The same for sums in registers. Where it is long they wait in memory: it is not repeated
+        for each of them.
+        """
         operations = sum(isinstance(e, ex.Apply) for e in ir.nodes(self.c.epilogue))
         if not accumulators(self.c.epilogue) and operations < processor().tuning.long_epilogue:
             return (self.finish(sums, r, start, r),)

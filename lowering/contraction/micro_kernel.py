@@ -1,16 +1,20 @@
-"""Micro-kernels as values: the product of a step, and the rows and vectors of sums that registers hold.
+"""Micro-kernels as values: the product of a step, and the rows and vectors of sums that registers
+hold.
 
-    for k { for r of `rows` { for v of `vectors` { sums[r, v] = sums[r, v] + product(a[r, k], b[k, v]) } } }
+    for k { for r of `rows` { for v of `vectors` { sums[r, v] = sums[r, v] + product(a[r, k], b[k,
+    v]) } } }
 
-A step takes one word of each row, a scalar, and some vectors of words. Where the vectors lie along the rows of the result,
-a step takes a word of each column instead. BLIS calls rows and vectors MR and NR."""
+A step takes one word of each row, a scalar, and some vectors of words. Where the vectors lie along
+the rows of the result, a step takes a word of each column instead. BLIS calls rows and vectors MR
+and NR.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
-from ...dialect.ir.sizes import Dim
+from ...dialect.types.sizes import Dim
 from ..processor import Processor, processor
 from .vnni_packing import is_multiple
 
@@ -19,7 +23,8 @@ LOADS_PER_PRODUCT = (
 )
 MAX_ROWS = 14  # more would gain little and be longer code
 MAX_VECTORS = 7
-# the fewer of a step's rows and vectors, which LLVM keeps in registers together with the others: sums would be spilled for more
+# the fewer of a step's rows and vectors, which LLVM keeps in registers together with the others:
+# sums would be spilled for more
 MAX_SIDE = 4
 LOOP_INSTRUCTIONS = 4  # of an iteration over steps
 PLAIN_PAIRDOT = 10  # instructions of a product of pairs where the processor has none for it
@@ -30,7 +35,9 @@ MIN_ORDERED = 6
 
 @dataclass(frozen=True)
 class Product:
-    """The products of the terms in a word, added to a sum: how many terms, and what that takes of a processor."""
+    """The products of the terms in a word, added to a sum: how many terms, and what that takes of a
+    processor.
+    """
 
     terms: int
     instructions: float = 1  # of each vector
@@ -60,13 +67,17 @@ class MicroKernel:
     vectors: int
 
     def steps_together(self, steps: Dim) -> int:
-        """The unrolled steps: two, where registers hold the columns of both, which LLVM loads early."""
+        """The unrolled steps: two, where registers hold the columns of both, which LLVM loads
+        early.
+        """
         registers = (self.rows + 2) * self.vectors + 1 + self.product.temporaries
         fits = self.vectors > 1 and registers <= processor().vector_registers + 1
         return 2 if fits and is_multiple(steps, 2) else 1
 
     def cost(self, rows: Dim | None, blocks: Dim | None, more: float = 0) -> float:
-        """The cycles that a step of all tiles occupies a multiply-add unit, with `more` instructions for each sum."""
+        """The cycles that a step of all tiles occupies a multiply-add unit, with `more`
+        instructions for each sum.
+        """
         sums = self.rows * self.vectors
         cycles = processor().fma_cycles  # of whatever is done with whole vectors
         beside = self.rows + self.vectors * cycles + LOOP_INSTRUCTIONS / self.steps_together(2)
@@ -101,7 +112,9 @@ INT8_PAIR_PRODUCTS = Product(4, instructions=3, temporaries=4)
 
 
 def pairdot() -> Product:
-    """Pairs of 16 bits: one instruction with VNNI, else a product that waits in a register, and a sum, or plain integers."""
+    """Pairs of 16 bits: one instruction with VNNI, else a product that waits in a register, and a
+    sum, or plain integers.
+    """
     if all(d.function != "pairdot" for d in processor().dot_products):
         return Product(2, instructions=PLAIN_PAIRDOT, temporaries=2)
     return (

@@ -1,18 +1,19 @@
-"""Bound the operands of a contraction, from interval analysis or by kernels that examine every element at run time.
+"""Bound the operands of a contraction, from interval analysis or by kernels that examine every
+element at run time.
 
     for i { acc = 0; for j { acc = acc | bits(x[i, j]) }; found[i] = acc }
 
-The bits of a number are its sign and its magnitude. The bitwise or of magnitudes is at least the largest of them, and
-less than twice that; its sign is set if any number is negative."""
+The bits of a number are its sign and its magnitude. The bitwise or of magnitudes is at least the
+largest of them, and less than twice that; its sign is set if any number is negative.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...dialect.ir.types import I16, I32
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, axes
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.expressions import Expr, Index, Read, Tensor, as_index, axes
+from ...dialect.kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -24,8 +25,9 @@ from ...dialect.notation.loops import (
     nested,
     update,
 )
+from ...dialect.types.tensor_types import I16, I32
 from ..analysis.integer_ranges import Ranges, interval
-from .match import Contraction, kernel_from_body
+from .match_contraction import Contraction, kernel_from_body
 from .vnni_packing import only_read, read_at
 
 MAGNITUDE = I32.limits[1]  # all bits but the sign
@@ -33,7 +35,9 @@ MAGNITUDE = I32.limits[1]  # all bits but the sign
 
 @dataclass(frozen=True, eq=False)
 class Magnitude:
-    """The largest magnitude of a factor, and whether it has negative elements: known, or what kernels find."""
+    """The largest magnitude of a factor, and whether it has negative elements: known, or what
+    kernels find.
+    """
 
     size: Expr | int
     negative: Expr | bool
@@ -41,7 +45,9 @@ class Magnitude:
 
 @dataclass(frozen=True, eq=False)
 class OperandMagnitudes:
-    """The magnitudes of a contraction's factors, and the kernels that store their bits in `bits`."""
+    """The magnitudes of a contraction's factors, and the kernels that store their bits in
+    `bits`.
+    """
 
     rows: Magnitude
     columns: Magnitude
@@ -81,7 +87,9 @@ def operand_magnitudes(
 
 
 def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
-    """The ored bits of a factor, along the first axis of its array: the sign, and the bits of x, or of ~x below 0."""
+    """The ored bits of a factor, along the first axis of its array: the sign, and the bits of x, or
+    of ~x below 0.
+    """
     first, *rest = axes(read.tensor.shape)
     value = read_at(e, read, (first, *rest))
     bits = Tensor("bits", (first.extent,), I32, "heap")

@@ -1,15 +1,16 @@
-"""Pack the factors of a contraction for its panels: words of the rows, and the columns as a packed input or as panels.
+"""Pack the factors of a contraction for its panels: words of the rows, and the columns as a packed
+input or as panels.
 
-Constants are packed at compile time; other factors by kernels that run before the tiles."""
+Constants are packed at compile time; other factors by kernels that run before the tiles.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ...dialect.ir.sizes import Dim, product
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import (
     TRUE,
     Expr,
     Index,
@@ -20,13 +21,14 @@ from ...dialect.notation.expressions import (
     constant,
     minimum,
 )
-from ...dialect.notation.traverse import substitute, walk
+from ...dialect.kernel_ir.traverse import substitute, walk
+from ...dialect.types.sizes import Dim, product
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
 from . import vnni_packing as vnni
 from .macro_kernel import GROUPS, PanelTiling, Row
-from .match import LoweredContraction, kernel_from_body
+from .match_contraction import LoweredContraction, kernel_from_body
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 PIECES = 32  # of the work at least, for threads to share, and tiles of one
@@ -35,7 +37,9 @@ MAX_COLUMN_STRIDE = 4  # columns so far apart are loaded as whole vectors and sh
 
 
 class PanelPacking:
-    """Packing of the factors of one contraction, as words or as they are, for the loops of a tiling."""
+    """Packing of the factors of one contraction, as words or as they are, for the loops of a
+    tiling.
+    """
 
     def __init__(self, tiling: PanelTiling, constants: Mapping[Tensor, np.ndarray]) -> None:
         c = tiling.c
@@ -58,7 +62,9 @@ class PanelPacking:
         self.column_bits: Expr | None = None
 
     def share_rows(self, steps: Dim) -> None:
-        """Share the rows among threads where prepacked panels are few; a share stays in cache for all of them."""
+        """Share the rows among threads where prepacked panels are few; a share stays in cache for
+        all of them.
+        """
         tiling, rows = self.tiling, self.c.row.extent
         count = product((*(i.extent for i in self.c.outer), tiling.panels))
         waits = max(tiling.parts(steps), tiling.parts(tiling.terms)) > 1  # the sums of all rows
@@ -103,7 +109,9 @@ class PanelPacking:
     def squares(
         self, axis: Index, lanes: ir.Block, placed: Callable[[ir.Block], ir.Block]
     ) -> ir.Block:
-        """The vectors of several steps along an index, so that squares of their loads are transposed in registers."""
+        """The vectors of several steps along an index, so that squares of their loads are
+        transposed in registers.
+        """
         side = SQUARE // self.element.bytes
         t, u = Index("t", axis.extent // side), Index("u", side)
         square = ir.For(u, ir.substitute_block(lanes, {axis: t * side + u}), kind="unrolled")
@@ -196,7 +204,9 @@ class PanelPacking:
         return (tiling.placed(ir.nested(c.reduction_axes, step)),)
 
     def panels_of(self, terms: vnni.Terms, k: Expr) -> Expr | None:
-        """An element of all panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
+        """An element of all panels, of columns of which each is read once; packed here, if they are
+        constant, or by kernels.
+        """
         if self.plain_read is None:
             return None
         constants = self.known_panels(terms)
@@ -225,7 +235,9 @@ class PanelPacking:
         ].swapaxes(-1, -2)
 
     def all_panels(self, terms: vnni.Terms) -> Tensor:
-        """The panels by a kernel, along the columns where these are contiguous; else transposed, some steps at once."""
+        """The panels by a kernel, along the columns where these are contiguous; else transposed,
+        some steps at once.
+        """
         count, value = self.tiling.panels, terms.value(self.c.b)
         panel, shape = (
             Index("panel", count),
@@ -262,7 +274,9 @@ class PanelPacking:
     def into_panels(
         self, packed: Tensor, at: Sequence[Expr], terms: vnni.Terms, panel: Expr
     ) -> tuple[Callable[[Expr], ir.Block], Callable[[ir.Block], ir.Block]]:
-        """The vectors of a step that go to a panel, and what has them at each of the panel's blocks."""
+        """The vectors of a step that go to a panel, and what has them at each of the panel's
+        blocks.
+        """
         tiling = self.tiling
 
         def lanes(value: Expr) -> ir.Block:
@@ -279,9 +293,11 @@ class PanelPacking:
         return lanes, placed
 
     def some_panels(self, terms: vnni.Terms) -> tuple[ir.Block, Expr] | None:
-        """The statements that fill several panels, and an element of the current one: rows of the array are read in
-        longer runs, and stay in cache until they are multiplied. None for constants, which are packed at compile time,
-        for deep panels, and for so few that threads share the rows."""
+        """The statements that fill several panels, and an element of the current one: rows of the
+        array are read in longer runs, and stay in cache until they are multiplied. None for
+        constants, which are packed at compile time, for deep panels, and for so few that threads
+        share the rows.
+        """
         read, tiling, count = vnni.only_read(self.c.b), self.tiling, self.tiling.panels
         most = processor().tuning.panels_together
         if not most or tiling.own or (read is not None and read.tensor in self.known):

@@ -11,9 +11,11 @@
           }
         }
 
-Words are of two 16-bit terms, or of four bytes. Whether factors fit is known from their ranges or found by kernels that look
-at all of them first; the result does not depend on it. Blocks and tiles that would reach beyond the end move back and
-compute elements again, so that nothing is masked; guards become zeros of the panel. Constants are packed beforehand."""
+Words are of two 16-bit terms, or of four bytes. Whether factors fit is known from their ranges or
+found by kernels that look at all of them first; the result does not depend on it. Blocks and tiles
+that would reach beyond the end move back and compute elements again, so that nothing is masked;
+guards become zeros of the panel. Constants are packed beforehand.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,17 +23,25 @@ from functools import partial, reduce
 
 import numpy as np
 
-from ...dialect.ir.types import F32, F64, I8, I16, I32, UI8
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Expr, Index, apply, both, constant
-from ...dialect.notation.interval import Interval
-from ...dialect.notation.loops import Block, If
-from ...dialect.notation.traverse import substitute
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import Expr, Index, apply, both, constant
+from ...dialect.kernel_ir.integer_interval import Interval
+from ...dialect.kernel_ir.loops import Block, If
+from ...dialect.kernel_ir.traverse import substitute
+from ...dialect.types.tensor_types import F32, F64, I8, I16, I32, UI8
 from ..analysis.integer_ranges import interval
 from ..analysis.reduction_order import length
 from ..processor import processor
+from .contraction_problem import (
+    Problem,
+    Strategy,
+    why_not_bytes,
+    why_not_integers,
+    why_not_of,
+    why_not_panels,
+)
 from .macro_kernel import PanelTiling
-from .match import Contraction, LoweredContraction
+from .match_contraction import Contraction, LoweredContraction
 from .micro_kernel import (
     FMA,
     INT8_DOT_PRODUCT,
@@ -42,14 +52,14 @@ from .micro_kernel import (
     pairdot,
 )
 from .pack_panels import PanelPacking
-from .problem import Problem, Strategy, why_not_bytes, why_not_integers, why_not_of, why_not_panels
 from .sign_offset import are_bytes, offset_bytes, with_sign_offset
 from .vnni_packing import Terms, is_plain, known_terms, only_read, size_of
 
 ONES = 0x10001  # both halves of a word, to widen with
 LIMITS = (UI8.limits[1], I8.limits[1])  # of a factor without a sign of which nothing is known
 WORDS_PER_WIDENING = (8, 4, 2)  # whose products may be added before they are widened
-# cost factor of byte products whose operands only a call can tell to be bytes: rarely, or a range would say so
+# cost factor of byte products whose operands only a call can tell to be bytes: rarely, or a range
+# would say so
 UNPROVED = 1.5
 GATHERED = 1.15  # cost factor of panels whose columns are gathered from an image
 WordPairs = Sequence[tuple[Expr, Expr]]  # of a row and of columns
@@ -83,8 +93,9 @@ def lower_mul_i32(problem: Problem) -> LoweredContraction:
 
 
 def lower_fma(problem: Problem) -> LoweredContraction:
-    """The kernels of a contraction of floats: sums in the order of the terms, or by blocks of them, each product
-    rounded with its sum."""
+    """The kernels of a contraction of floats: sums in the order of the terms, or by blocks of them,
+    each product rounded with its sum.
+    """
     c, packing = problem.contraction, packing_of(problem, FMA)
     tiling, terms = packing.tiling, Terms(c.reduction_axes)
     if (columns := packing.some_panels(terms)) is None:
@@ -119,7 +130,9 @@ def _single_integers(packing: PanelPacking) -> Block:
 def _words(
     packing: PanelPacking, products: Callable[[WordPairs], Expr], words: int = 1
 ) -> Block | None:
-    """The loops of a panel of words, so many of which are added before the sum; None if columns are not read so."""
+    """The loops of a panel of words, so many of which are added before the sum; None if columns are
+    not read so.
+    """
     steps = packing.words.steps
     packing.share_rows(steps)
     row, columns, step = packing.rows(), packing.columns(), packing.step
@@ -139,7 +152,9 @@ def _words(
 
 
 def lower_pairdot(problem: Problem) -> LoweredContraction | None:
-    """The kernels by pairs of 16-bit terms, or single terms where these do not fit; None if they never do."""
+    """The kernels by pairs of 16-bit terms, or single terms where these do not fit; None if they
+    never do.
+    """
     fits = both(
         *(factor.size <= I16.limits[1] for factor in (problem.sizes.rows, problem.sizes.columns))
     )
@@ -155,7 +170,9 @@ def lower_pairdot(problem: Problem) -> LoweredContraction | None:
 
 @dataclass(frozen=True)
 class _Int8DotProduct:
-    """The kernels of products of four bytes; the factor of the columns has no sign, or that of the rows where `swapped`."""
+    """The kernels of products of four bytes; the factor of the columns has no sign, or that of the
+    rows where `swapped`.
+    """
 
     packing: PanelPacking
     swapped: bool
@@ -173,7 +190,9 @@ class _Int8DotProduct:
 
 
 def lower_int8_dot_product(problem: Problem) -> LoweredContraction | None:
-    """The kernels where the processor adds the products of four bytes to a sum by one instruction."""
+    """The kernels where the processor adds the products of four bytes to a sum by one
+    instruction.
+    """
     sizes = problem.sizes
     signed = all(
         isinstance(n, int) and n <= I8.limits[1] for n in (sizes.rows.size, sizes.columns.size)
@@ -189,13 +208,16 @@ def lower_int8_dot_product(problem: Problem) -> LoweredContraction | None:
 
 
 def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
-    """The kernels that multiply bytes to sums of 16 bits, widened to 32; None where these are never exact.
+    """The kernels that multiply bytes to sums of 16 bits, widened to 32; None where these are never
+    exact.
 
         low = bytepairs(panel[s, q], rows[r, s]); high = bytepairs(panel[s + 1, q], rows[r, s + 1])
         sums[r, q] = sums[r, q] + pairdot(addhalves(low, high), 0x10001)
 
-    One factor has no sign. Words are added before they are widened as long as the factors' ranges, u * s * 2 for numbers in
-    [0, u] and [-s, s], or the very numbers of a constant say that sums fit."""
+    One factor has no sign. Words are added before they are widened as long as the factors' ranges,
+    u * s * 2 for numbers in [0, u] and [-s, s], or the very numbers of a constant say that sums
+    fit.
+    """
     c, sizes = problem.contraction, problem.sizes
     sides = (c.a, sizes.rows), (c.b, sizes.columns)
     rows, columns = (
@@ -237,7 +259,9 @@ def _widened(swapped: bool, words: WordPairs) -> Expr:
 
 
 def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swapped: bool) -> int:
-    """The number of consecutive words whose sums of products fit 16 bits everywhere, one factor in [0, limit]."""
+    """The number of consecutive words whose sums of products fit 16 bits everywhere, one factor in
+    [0, limit].
+    """
     c = packing.c
     factor, lines = (
         (c.b, (*packing.beside, *c.columns)) if swapped else (c.a, (*packing.around, c.row))
@@ -260,7 +284,9 @@ def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swa
 
 
 def _sums(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sums of the positive and of the negative numbers in the two halves of words, which are a last axis."""
+    """The sums of the positive and of the negative numbers in the two halves of words, which are a
+    last axis.
+    """
     halves = np.ascontiguousarray(words).view(np.int8).reshape(*words.shape, 2, 2).astype(np.int16)
     return np.maximum(halves, 0).sum(-1, dtype=np.int16), np.maximum(-halves, 0).sum(
         -1, dtype=np.int16
@@ -281,7 +307,9 @@ def _packed(
     lower: Callable[[Problem], LoweredContraction | None],
     adds_blocks: bool = False,
 ) -> Strategy:
-    """The strategy that packs panels for the micro-kernel of a product; panels that are gathered from an image cost more."""
+    """The strategy that packs panels for the micro-kernel of a product; panels that are gathered
+    from an image cost more.
+    """
 
     def cost(problem: Problem) -> float:
         c, own = problem.panels.contraction, product()

@@ -2,7 +2,9 @@
 
     sum of x * w  =  sum of (x + 128) * w  -  128 * sum of w
 
-Legal where w is constant: its sums are then, too. Adding 128 to a byte is turning its highest bit."""
+Legal where w is constant: its sums are then, too. Adding 128 to a byte is turning its highest
+bit.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from ...dialect.ir.types import I8, I32, UI8
-from ...dialect.notation.expressions import Expr, Tensor, both, constant, select
+from ...dialect.kernel_ir.expressions import Expr, Tensor, both, constant, select
+from ...dialect.types.tensor_types import I8, I32, UI8
 from ..analysis.accesses import depends
-from .match import LoweredContraction
+from .contraction_problem import Problem
+from .match_contraction import LoweredContraction
 from .operand_bitwidths import Magnitude, OperandMagnitudes
 from .pack_panels import PanelPacking
-from .problem import Problem
 from .vnni_packing import known_terms
 
 OFFSET = 128
@@ -24,7 +26,9 @@ HIGHEST = -0x7F7F7F80  # the highest bits of a word's bytes: 0x80808080
 
 
 class ByteKernels(Protocol):
-    """The kernels of a contraction of bytes, once `offset` has told whether a factor's sign is moved."""
+    """The kernels of a contraction of bytes, once `offset` has told whether a factor's sign is
+    moved.
+    """
 
     def offset(self, sign: Expr | bool) -> bool: ...
 
@@ -34,7 +38,9 @@ class ByteKernels(Protocol):
 def with_sign_offset(
     sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKernels]
 ) -> LoweredContraction | None:
-    """The kernels with the unsigned factor in its place, offset if need be, and where they are exact; None if never."""
+    """The kernels with the unsigned factor in its place, offset if need be, and where they are
+    exact; None if never.
+    """
     for plain in (True, False):
         for unsigned, signed, swapped in (
             (sizes.columns, sizes.rows, False),
@@ -76,7 +82,9 @@ def _is_byte(factor: Magnitude) -> Expr | bool:
 
 
 def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> bool:
-    """Add 128 to the columns, or if `swapped` the rows, and correct the sums; False unless the other is constant."""
+    """Add 128 to the columns, or if `swapped` the rows, and correct the sums; False unless the
+    other is constant.
+    """
     if (packed := packing.known_panels(packing.words) if swapped else packing.known_rows()) is None:
         return False
     parts = (

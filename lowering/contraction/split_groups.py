@@ -3,14 +3,14 @@
     for r in 0..8 { ... x[r // 4, k] ... w[r, k] }  =>  for g in 0..2 { for r in 0..4 { ... x[g, k] ... w[g, r, k] } }
 
 
-Legal always: arrays with an axis for such an index get two axes, with the same elements in the same order. For an unknown
-number of rows a run-time condition tests that the groups are whole."""
+Legal always: arrays with an axis for such an index get two axes, with the same elements in the same
+order. For an unknown number of rows a run-time condition tests that the groups are whole.
+"""
 
 from dataclasses import dataclass, replace
 
-from ...dialect.ir.sizes import Dim, Size, key_of
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Const,
     Expr,
@@ -20,7 +20,8 @@ from ...dialect.notation.expressions import (
     as_index,
     both,
 )
-from ...dialect.notation.traverse import children, rewrite
+from ...dialect.kernel_ir.traverse import children, rewrite
+from ...dialect.types.sizes import Dim, Size, key_of
 from ..analysis.accesses import every_access
 
 
@@ -45,7 +46,9 @@ def split_groups(kernel: ir.Kernel) -> SplitGroups | None:
 
 
 def _count(extent: Dim, divisor: Expr) -> tuple[int, Dim] | None:
-    """The number of groups of an extent, and their size; for an unknown extent, the condition that groups are whole."""
+    """The number of groups of an extent, and their size; for an unknown extent, the condition that
+    groups are whole.
+    """
     match divisor:
         case Const(size):
             many = isinstance(extent, int) and 1 < size < extent and extent % size == 0
@@ -119,7 +122,9 @@ class _Cut:
         return SplitGroups(replace(kernel, body=body, parameters=parameters), both(*tests.values()))
 
     def part(self, e: Expr) -> Dim | None:
-        """The size of the second axis, of an index or a sum that becomes a group and an index in it."""
+        """The size of the second axis, of an index or a sum that becomes a group and an index in
+        it.
+        """
         if e is self.old:
             return self.size
         match e:

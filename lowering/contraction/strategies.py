@@ -1,29 +1,31 @@
 """The table of ways to compute a contraction, and the choice among them by estimated cost.
 
-A strategy says why it does not apply to a problem, estimates its cost, and builds kernels together with the condition under
-which they are exact. The cheapest that applies is taken; where its condition is known only by a call, the next ones are compiled
-beside it, each guarded by the failure of those before. `cvm lower --to strategies` prints the table for a program."""
+A strategy says why it does not apply to a problem, estimates its cost, and builds kernels together
+with the condition under which they are exact. The cheapest that applies is taken; where its
+condition is known only by a call, the next ones are compiled beside it, each guarded by the failure
+of those before. `cvm lower --to strategies` prints the table for a program.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
 
-from ...dialect.ir.types import I32
-from ...dialect.notation.expressions import Expr, Read
-from ...dialect.notation.loops import Kernel
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir.expressions import Expr, Read
+from ...dialect.kernel_ir.loops import Kernel
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.tensor_types import I32
 from ..analysis.integer_ranges import Ranges
 from ..processor import Processor, compiling_for, processor
-from .channel_lanes import CHANNEL_LANES
+from .channel_vectorized_window import CHANNEL_LANES
+from .contraction_problem import Constants, Problem, Strategy, why_not, worth_packing
 from .depthwise import DEPTHWISE
 from .direct_convolution import DIRECT
 from .few_rows import FEW_ROWS, lower_few_rows, match_few_rows, why_not_weights
-from .match import LoweredContraction, match_contraction, match_reduction
+from .match_contraction import LoweredContraction, match_contraction, match_reduction
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
 from .packed_product import PACKED
-from .problem import Constants, Problem, Strategy, why_not, worth_packing
-from .row_lanes import ROW_LANES
+from .row_vectorized_product import ROW_LANES
 from .split_groups import split_groups
 from .winograd import WINOGRAD
 
@@ -32,7 +34,9 @@ STRATEGIES = (*WINOGRAD, ROW_LANES, *PACKED, FEW_ROWS, DIRECT, CHANNEL_LANES, DE
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate for a problem: why it does not apply, its cost, and where it is taken (None: nowhere)."""
+    """A candidate for a problem: why it does not apply, its cost, and where it is taken (None:
+    nowhere).
+    """
 
     strategy: Strategy
     processor: Processor  # with vectors of that width
@@ -72,7 +76,9 @@ def lower_by_strategy(
     ranges: Ranges = MappingProxyType({}),
     explained: list[tuple[Problem, list[Choice]]] | None = None,
 ) -> LoweredContraction | None:
-    """The kernels by the strategies of least cost; None where none pays; `explained` receives all candidates."""
+    """The kernels by the strategies of least cost; None where none pays; `explained` receives all
+    candidates.
+    """
     if (
         explained is None and match_reduction(kernel, 1) is None
     ):  # all strategies are for reductions
@@ -121,7 +127,9 @@ def _plain(kernel: Kernel, name: str) -> LoweredContraction:
 def _versions(
     problem: Problem, order: Sequence[Choice], candidates: list[Choice]
 ) -> LoweredContraction | None:
-    """The kernels of the first strategy that can be built, and of others for where it is not exact; each is noted as taken."""
+    """The kernels of the first strategy that can be built, and of others for where it is not exact;
+    each is noted as taken.
+    """
     for n, choice in enumerate(order):
         lowered, place = choice.build(problem), candidates.index(choice)
         if lowered is None:

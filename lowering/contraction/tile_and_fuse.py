@@ -1,4 +1,5 @@
-"""Tile the rows of a chain of kernels between two products, and fuse the tiles (MLIR's tile-and-fuse, Halide's compute_at).
+"""Tile the rows of a chain of kernels between two products, and fuse the tiles (MLIR's
+tile-and-fuse, Halide's compute_at).
 
     for i { for j { s[i, j] = sum over k of q[i, k] * u[j, k] } };  for i { for j { w[i, j] = exp(s[i, j]) } }
     for i { for d { y[i, d] = sum over j of w[i, j] * v[j, d] } }
@@ -7,19 +8,21 @@
           for tile { 32 rows of s, in a buffer;  32 rows of w, in a buffer;  32 rows of y }
         }
 
-Legal if all kernels go over the same rows, and access what the chain writes in their own row alone. A row is computed as
-before, so that sums keep their order. Pays between two float products, if the arrays between them exceed the L2 cache and the
-columns of either product fit half of it: tiles stay there. Attention is such a chain; FlashAttention tiles its columns, too."""
+Legal if all kernels go over the same rows, and access what the chain writes in their own row alone.
+A row is computed as before, so that sums keep their order. Pays between two float products, if the
+arrays between them exceed the L2 cache and the columns of either product fit half of it: tiles stay
+there. Attention is such a chain; FlashAttention tiles its columns, too.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...dialect.ir.types import I64
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Expr, Index, Tensor, Var
-from ...dialect.notation.plan import Plan, viewed
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.expressions import Expr, Index, Tensor, Var
+from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import every_access, reads
 from ..loops.clone import clone
 from ..loops.collapse import nonunit_loops, squeezed
@@ -27,7 +30,7 @@ from ..loops.parallelize import block_bounds
 from ..pass_context import Context
 from ..passes import Pass, placed, plan_pass, run_passes
 from ..processor import Processor, compiling_for, processor
-from .match import Contraction, kernel_from_body, match_contraction, parallel_loop
+from .match_contraction import Contraction, kernel_from_body, match_contraction, parallel_loop
 from .vnni_packing import extent_of, tile_start
 
 ROWS = 32  # of a tile
@@ -69,7 +72,9 @@ class Tiling:
     def prepared(
         self, kernels: list[ir.Kernel], arrays: Iterable[Tensor], tiles: set[Tensor]
     ) -> Prepared | None:
-        """The kernels of a tile, and what they are compiled for; None if it does not pay to have arrays by tiles."""
+        """The kernels of a tile, and what they are compiled for; None if it does not pay to have
+        arrays by tiles.
+        """
         tuning = replace(processor().tuning, panels_together=0)
         alone = replace(processor(), wake_operations=ALONE, tuning=tuning)
         return None if _bytes(arrays) < processor().l2_bytes else (kernels, alone)
@@ -103,7 +108,9 @@ class Tiling:
         return c if self.suits(c) and extent_of(c.row) >= self.rows else None
 
     def _end(self, kernels: Sequence[ir.Kernel], rows: Sequence[Index]) -> int:
-        """The number of kernels to the next product, all of which go over the same rows; 0 if others come before."""
+        """The number of kernels to the next product, all of which go over the same rows; 0 if
+        others come before.
+        """
         seen, written = set[Tensor](), set[Tensor]()
         for n, kernel in enumerate(kernels, 1):
             indices, block = nonunit_loops(kernel.body)
@@ -130,7 +137,9 @@ class Tiling:
         rows: Sequence[Index],
         body: Sequence[Pass[..., Any]],
     ) -> Plan | None:
-        """The plan with so many kernels fused; None if that does not pay, or others see an array between them."""
+        """The plan with so many kernels fused; None if that does not pay, or others see an array
+        between them.
+        """
         chain, others = (
             plan.kernels[first : first + count],
             (*plan.kernels[:first], *plan.kernels[first + count :]),
@@ -216,7 +225,9 @@ def _tasks(
     row: Index,
     start: Var,
 ) -> ir.Block:
-    """The parallel loop over tasks of some tiles each; what is the same for all tiles is computed before them."""
+    """The parallel loop over tasks of some tiles each; what is the same for all tiles is computed
+    before them.
+    """
     tile, share = Index("tile", tiles := -(-extent_of(row) // ROWS)), Var("share", I64)
     before: ir.Block = ()
     inside: ir.Block = (ir.Let(start, tile_start(tile, row.extent, ROWS)),)

@@ -1,11 +1,14 @@
-"""Factors of a contraction as words of two 16-bit terms each, as `pairdot` multiplies them, or of four bytes:
+"""Factors of a contraction as words of two 16-bit terms each, as `pairdot` multiplies them, or of
+four bytes:
 
     rows[r, j, k] = a[r, 2 j, k] & 0xffff | a[r, 2 j + 1, k] << 16
     image[j, h, w] = x[2 j, h - 1, w - 1] & 0xffff | x[2 j + 1, h - 1, w - 1] << 16      zeros beyond the edges of x
 
-One reduction axis is taken two by two, or four by four; where its extent is no multiple, zeros go with the last. The
-rows are a matrix with a line for each row. The image has the axes of the array that the columns are read from, as far as
-they are reached, so that reading it needs no guard. Constants are packed here."""
+One reduction axis is taken two by two, or four by four; where its extent is no multiple, zeros go
+with the last. The rows are a matrix with a line for each row. The image has the axes of the array
+that the columns are read from, as far as they are reached, so that reading it needs no guard.
+Constants are packed here.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +18,13 @@ from math import gcd
 
 import numpy as np
 
-from ...dialect.ir.sizes import Dim, Shape, key_of, larger, product, same_size, smaller
-from ...dialect.ir.types import I32
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.affine import Affine, affine, affine_conditions
-from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.loops import Block, For, If, Store, nested, substitute_block
-from ...dialect.notation.traverse import rewrite, substitute, walk
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions
+from ...dialect.kernel_ir.index_bounds import index_bounds
+from ...dialect.kernel_ir.loops import Block, For, If, Store, nested, substitute_block
+from ...dialect.kernel_ir.traverse import rewrite, substitute, walk
+from ...dialect.types.sizes import Dim, Shape, key_of, larger, product, same_size, smaller
+from ...dialect.types.tensor_types import I32
 
 WORD = 32  # bits
 
@@ -55,7 +58,9 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Words(Terms):
-    """The terms of a sum, one reduction axis `many` by `many`: `index` goes over those from `part` * many on."""
+    """The terms of a sum, one reduction axis `many` by `many`: `index` goes over those from `part`
+    * many on.
+    """
 
     index: ex.Index
     part: ex.Index
@@ -81,7 +86,9 @@ class Words(Terms):
 
 
 def pack_k_axis(reduction_axes: Sequence[ex.Index], many: int) -> Words:
-    """Pack the outermost axis that is a multiple; else the outermost unknown one, or that with fewest zeros."""
+    """Pack the outermost axis that is a multiple; else the outermost unknown one, or that with
+    fewest zeros.
+    """
     whole = [i for i in reduction_axes if is_multiple(i.extent, many)]
     if axes := whole or [i for i in reduction_axes if not isinstance(i.extent, int)]:
         return words_along(axes[0], reduction_axes, many)
@@ -162,7 +169,9 @@ def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
 
 
 def only_read(e: ex.Expr) -> ex.Read | None:
-    """The one array that a factor is a function of, the place of the read being all that indices have a part in."""
+    """The one array that a factor is a function of, the place of the read being all that indices
+    have a part in.
+    """
     reads = [n for n in walk(e) if isinstance(n, ex.Read)]
     if len(reads) != 1:
         return None
@@ -208,7 +217,9 @@ def known_terms(
 def by_words(
     words: Terms, e: ex.Expr, order: Sequence[ex.Index], store: Callable[[ex.Expr], Block]
 ) -> Block:
-    """Loops over indices around the store of a factor's words; a last word that may be partial is stored by itself."""
+    """Loops over indices around the store of a factor's words; a last word that may be partial is
+    stored by itself.
+    """
     if not isinstance(words, Words) or not words.partial:
         return nested(order, store(words.value(e)))
     terms = words.each(e)
@@ -243,7 +254,9 @@ class PackedInput:
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and a word's terms (`between`)."""
+    """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and a
+    word's terms (`between`).
+    """
 
     index: ex.Index
     low: int
@@ -274,7 +287,9 @@ def image_of(
     space: str = "heap",
     bits: ex.Expr | None = None,
 ) -> PackedInput | None:
-    """The image of a factor that is read along sums of indices, with these of its axes, these bits flipped; None otherwise."""
+    """The image of a factor that is read along sums of indices, with these of its axes, these bits
+    flipped; None otherwise.
+    """
     if (read := only_read(b)) is None or not all(is_edge(g, read) for g in guard):
         return None
     along = range(read.tensor.rank) if inside is None else inside
@@ -338,7 +353,9 @@ def image_of(
 
 
 def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], list[int]]]:
-    """The parts of an axis in which the same terms are read, and those, fewest first; none where ends are not bounds."""
+    """The parts of an axis in which the same terms are read, and those, fewest first; none where
+    ends are not bounds.
+    """
     bounds = [(start, stop) for start, stop in ranges if isinstance(stop, int)]
     if len(bounds) < len(ranges):
         return []
@@ -399,7 +416,9 @@ def _around(axes: Sequence[_Axis]) -> Sequence[_Axis]:
 def _ranged(
     axes: Sequence[_Axis], ranges: Sequence[tuple[int, Dim]], body: Block, otherwise: Block = ()
 ) -> Block:
-    """The parts of an image's axes that a body is for: branches in the loops that are around, or a loop."""
+    """The parts of an image's axes that a body is for: branches in the loops that are around, or a
+    loop.
+    """
     tests: list[ex.Expr | bool] = []
     for n, (a, (start, stop)) in enumerate(zip(axes, ranges, strict=True)):
         if n >= len(_around(axes)):

@@ -1,14 +1,15 @@
-"""Windows of 3 x 3 that move by one, in tiles of 2 x 2 results with 16 products in place of 36, or of 4 x 4 with 36 in place of
-144: Winograd's algorithms, in 16 bits.
+"""Windows of 3 x 3 that move by one, in tiles of 2 x 2 results with 16 products in place of 36, or
+of 4 x 4 with 36 in place of 144: Winograd's algorithms, in 16 bits.
 
     y[p, q] = sum over c, r, s of w[c, r, s] * x[c, p + r, q + s]
     =>  weights[n] = G w G'                     16 or 36 numbers n for each 3 x 3
         turned[n] = B' x B                      as many for each 4 x 4 or 6 x 6 that a tile of y is made of
         y = A' (sum over c of weights[n] * turned[n]) A, divided
 
-`winograd_transforms` has the algorithms, and says where they are exact. Where ranges do not tell, kernels bound the factors at run
-time, and where these are too large another strategy takes over. Constant weights are transformed here. Two channels share a word,
-and are transformed together."""
+`winograd_transforms` has the algorithms, and says where they are exact. Where ranges do not tell,
+kernels bound the factors at run time, and where these are too large another strategy takes over.
+Constant weights are transformed here. Two channels share a word, and are transformed together.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,13 +17,13 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, both
-from ...dialect.notation.loops import Kernel
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Expr, Index, Read, Tensor, both
+from ...dialect.kernel_ir.loops import Kernel
 from ..analysis.accesses import depends
 from ..processor import processor
-from .match import Contraction, LoweredContraction, kernel_from_body
-from .problem import Problem, Strategy, why_not_integers
+from .contraction_problem import Problem, Strategy, why_not_integers
+from .match_contraction import Contraction, LoweredContraction, kernel_from_body
 from .sign_offset import are_bytes
 from .vnni_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
 from .winograd_kernels import VECTORS, Windows, WinogradKernels
@@ -54,7 +55,9 @@ def windows_of(c: Contraction) -> Windows | None:
 
 
 def _slides(read: Read, along: Index, reduction_axes: Sequence[Index]) -> tuple[int, Index] | None:
-    """The axis at which a read is at along + k + a constant, and the k of three that is nowhere else."""
+    """The axis at which a read is at along + k + a constant, and the k of three that is nowhere
+    else.
+    """
     for axis, e in enumerate(read.indices):
         sum = affine(e)
         k = next((k for k in reduction_axes if sum.factor(k) == 1 and extent_of(k) == 3), None)
@@ -65,7 +68,9 @@ def _slides(read: Read, along: Index, reduction_axes: Sequence[Index]) -> tuple[
 
 
 def lower_winograd(transform: WinogradTransform, problem: Problem) -> LoweredContraction | None:
-    """The kernels that transform 3 x 3 windows, and where they are exact; None where they never are."""
+    """The kernels that transform 3 x 3 windows, and where they are exact; None where they never
+    are.
+    """
     kernel, c, sizes = problem.kernel, problem.contraction, problem.sizes
     windows = windows_of(c)
     assert windows is not None
@@ -138,7 +143,9 @@ def _pays_in_calls(c: Contraction) -> Expr | bool:
 
 
 def _pays(c: Contraction, windows: Windows) -> Expr | bool:
-    """Test whether there are enough products; a run-time condition if the window's stride is unknown."""
+    """Test whether there are enough products; a run-time condition if the window's stride is
+    unknown.
+    """
     tuning, lanes, rows = processor().tuning, processor().lanes, extent_of(c.row)
     high, wide = size_of(c.window), c.column.extent
     if (

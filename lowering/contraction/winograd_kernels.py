@@ -1,5 +1,6 @@
-"""The kernels of a Winograd convolution: packing of the input, transformed columns, products with transformed weights,
-inverse transforms."""
+"""The kernels of a Winograd convolution: packing of the input, transformed columns, products with
+transformed weights, inverse transforms.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +8,14 @@ from math import prod
 
 import numpy as np
 
-from ...dialect.ir.sizes import certainly, larger, product, same_size, smaller
-from ...dialect.ir.types import I32, I64
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.affine import affine
-from ...dialect.notation.traverse import substitute
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.traverse import substitute
+from ...dialect.types.sizes import certainly, larger, product, same_size, smaller
+from ...dialect.types.tensor_types import I32, I64
 from ..analysis.accesses import depends
 from ..processor import processor
-from .match import Contraction, parallel_loop
+from .match_contraction import Contraction, parallel_loop
 from .micro_kernel import GUESS, pairdot
 from .vnni_packing import (
     Words,
@@ -31,7 +32,9 @@ from .winograd_transforms import WinogradTransform
 
 VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
 TRANSFORM = 15  # instructions of a vector of a point of inputs or results
-WEIGHTS_READ = 3  # transformed weights, of two terms each, that are read from memory in the time of a vector instruction
+# transformed weights, of two terms each, that are read from memory in the time of a vector
+# instruction
+WEIGHTS_READ = 3
 GROUPS, FEW = 16, 7  # iterations at least that threads share; as many panels are enough
 ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
 
@@ -85,7 +88,9 @@ class WinogradKernels:
 
     @property
     def cost(self) -> float:
-        """The vector instructions of the products, where the last panel may be narrower, and what takes as long beside them."""
+        """The vector instructions of the products, where the last panel may be narrower, and what
+        takes as long beside them.
+        """
         rows, steps = extent_of(self.c.row), self.pairs.steps
         blocks = self.blocks if self.blocks is not None else GUESS // self.transform.size**2
         assert isinstance(steps, int)
@@ -98,9 +103,11 @@ class WinogradKernels:
         return self.transform.points * (products + transforms + rows * steps / WEIGHTS_READ)
 
     def by_panels(self) -> None:
-        """Panels of so many tiles of results, that move back where they would go beyond the end, the last one narrower where
-        that is enough. There is room for whole vectors of a known number, which hold anything in the places of others. Where
-        panels are few, threads share the rows as well, and columns are turned before."""
+        """Panels of so many tiles of results, that move back where they would go beyond the end,
+        the last one narrower where that is enough. There is room for whole vectors of a known
+        number, which hold anything in the places of others. Where panels are few, threads share the
+        rows as well, and columns are turned before.
+        """
         self.narrow = self.width = width = VECTORS * self.lanes
         self.panels, left = divided(self.count, width), self.count % width
         if isinstance(left, int) and left:
@@ -174,8 +181,9 @@ class WinogradKernels:
     # columns
 
     def image(self) -> tuple[ex.Tensor, ir.Block]:
-        """Words of the array by where they are in tiles: a plane for each column of a tile, by rows of a tile. An image of known
-        size is first words side by side, with its border."""
+        """Words of the array by where they are in tiles: a plane for each column of a tile, by rows
+        of a tile. An image of known size is first words side by side, with its border.
+        """
         w, pairs, size, side = self.windows, self.pairs, self.transform.size, self.transform.side
         h, t = ex.Index("h", self.high * size + 2), ex.Index("t", self.wide)
         lines = (*self.beside, *pairs.reduction_axes)
@@ -377,7 +385,9 @@ class WinogradKernels:
     # results
 
     def finish(self) -> ir.Block:
-        """The epilogue, from the tiles of results to their places, by vectors of whole tiles of a row."""
+        """The epilogue, from the tiles of results to their places, by vectors of whole tiles of a
+        row.
+        """
         c, window, size, q, columns = (
             self.c,
             self.c.window,

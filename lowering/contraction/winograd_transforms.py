@@ -15,8 +15,9 @@
         1 -2  4           0  2 -1 -2  1  0
         0  0 12           0  4  0 -5  0  1
 
-The second gives 24 y. Both axes of a window are turned so. Sums are modulo 2^32: what 576 y is a multiple of is divided by
-exactly, 9 by its inverse and 64 where 64 y is an i32."""
+The second gives 24 y. Both axes of a window are turned so. Sums are modulo 2^32: what 576 y is a
+multiple of is divided by exactly, 9 by its inverse and 64 where 64 y is an i32.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,15 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.types import I16, I64
-from ...dialect.notation.expressions import Expr, apply, both, cast
+from ...dialect.kernel_ir.expressions import Expr, apply, both, cast
+from ...dialect.types.tensor_types import I16, I64
 
 Vector = Sequence[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class WinogradTransform:
-    """One of them: how many results a tile has along an axis, the products with B', G and A', and what results are times."""
+    """One of them: how many results a tile has along an axis, the products with B', G and A', and
+    what results are times.
+    """
 
     size: int
     input: Callable[[Sequence[Expr]], list[Expr]]  # of words of two
@@ -53,7 +56,9 @@ class WinogradTransform:
         return self.side**2
 
     def known_points(self, array: np.ndarray) -> np.ndarray | None:
-        """The points of weights, the last two axes of an array, along its first axis; None where some are beyond 16 bits."""
+        """The points of weights, the last two axes of an array, along its first axis; None where
+        some are beyond 16 bits.
+        """
         if max(array.max(), -array.min()) > I16.limits[1]:
             return None
         rows = self.weights([array[..., r, :].astype(np.int32) for r in range(3)])
@@ -71,7 +76,9 @@ class WinogradTransform:
     def fits(
         self, x: Expr | int, w: Expr | int, terms: int, reach: int | None = None
     ) -> Expr | bool:
-        """The condition that transformed factors fit 16 bits and sums divide exactly; `reach` bounds known weights."""
+        """The condition that transformed factors fit 16 bits and sums divide exactly; `reach`
+        bounds known weights.
+        """
         input_bound, weight_bound = (
             cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w)
         )

@@ -2,8 +2,10 @@
 
     %y = cvm.dense %x, %w  =>  y[i, j] = sum over k of x[i, k] * w[j, k]
 
-An operation with a hand-written nest stays a list of statements; constants become data; an operator that keeps the
-row-major order of its operand's elements becomes a view, which shares its storage. TVM: compute definitions."""
+An operation with a hand-written nest stays a list of statements; constants become data; an operator
+that keeps the row-major order of its operand's elements becomes a view, which shares its storage.
+TVM: compute definitions.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,13 +14,12 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ...dialect.builtin import Calling, Const
-from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError
-from ...dialect.ir.limits import LIMITS, excess
-from ...dialect.ir.sizes import Dim, Size, Undecided
-from ...dialect.ir.unify import put, with_sizes
-from ...dialect.notation.expressions import Check, Const as Number, Expr, Index, Read, Tensor
-from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
-from ...dialect.notation.loops import (
+from ...dialect.ir.function import Function, Literal, Operation, Value, unique_name
+from ...dialect.ir.module import Module
+from ...dialect.ir.verify import called
+from ...dialect.kernel_ir.expressions import Check, Const as Number, Expr, Index, Read, Tensor
+from ...dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, Step, View
+from ...dialect.kernel_ir.loops import (
     Assert,
     Steps,
     is_aligned,
@@ -27,11 +28,12 @@ from ...dialect.notation.loops import (
     nodes,
     statements,
 )
-from ...dialect.notation.traverse import children, walk
-from ...dialect.program.function import Function, Literal, Operation, Value, unique_name
-from ...dialect.program.module import Module
-from ...dialect.program.verify import called
-from ...dialect.spec.op import OURS
+from ...dialect.kernel_ir.traverse import children, walk
+from ...dialect.spec.operator import OURS
+from ...dialect.support.diagnostics import Diagnostic, Span, TargetError
+from ...dialect.support.limits import LIMITS, excess
+from ...dialect.types.sizes import Dim, Size, Undecided
+from ...dialect.types.unify import put, with_sizes
 from ..math import in_primitives
 from ..pass_context import Context
 from ..passes import declare
@@ -47,7 +49,9 @@ def build_formulas(
     body: Sequence[GraphPass] = (),
     slices: Steps | None = None,
 ) -> Formulas:
-    """The formulas of a function; `body` are passes for the bodies of its loops, `slices` the steps if it is one."""
+    """The formulas of a function; `body` are passes for the bodies of its loops, `slices` the steps
+    if it is one.
+    """
     equal = (
         {} if all(a.known_type.is_static for a in function.arguments) else _equal_sizes(function)
     )
@@ -118,7 +122,9 @@ def build_formulas(
 
 
 def _equal_sizes(function: Function) -> dict[Any, Dim]:
-    """The size to write for each that a constraint requires to be equal to another, which calls check."""
+    """The size to write for each that a constraint requires to be equal to another, which calls
+    check.
+    """
     pairs: list[tuple[Dim, Dim]] = []
     for operator in (
         o.operator for o in function.operations if not isinstance(o.operator, Calling)

@@ -2,20 +2,19 @@
 
     t[i] = f(x[i]);  y[i] = g(t[i])  =>  y[i] = g(f(x[i]))
 
-Legal for every formula; nests are not fused. Pays where no element is computed twice, or where recomputing one costs at
-most CHEAP operations. A reduction is fused only into a pointwise reader at the same indices, as its epilogue. Of two
-contractions with one reader only the larger is fused, since each needs its own loops. Formulas that remain are
-materialized, one kernel each."""
+Legal for every formula; nests are not fused. Pays where no element is computed twice, or where
+recomputing one costs at most CHEAP operations. A reduction is fused only into a pointwise reader at
+the same indices, as its epilogue. Of two contractions with one reader only the larger is fused,
+since each needs its own loops. Formulas that remain are materialized, one kernel each.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
 
-from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import same_size
-from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.affine import key
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Check,
     Const,
@@ -27,8 +26,10 @@ from ...dialect.notation.expressions import (
     Tensor,
     When,
 )
-from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
-from ...dialect.notation.traverse import children, rewrite, substitute, walk
+from ...dialect.kernel_ir.formulas import Formula, Formulas, Nest, Step, View
+from ...dialect.kernel_ir.traverse import children, rewrite, substitute, walk
+from ...dialect.support.diagnostics import Span
+from ...dialect.types.sizes import same_size
 from ..math import FUNCTIONS
 from ..passes import formula_pass
 from ..processor import processor
@@ -117,7 +118,9 @@ def _reads(value: Expr, scope: tuple[Index, ...]) -> Iterator[tuple[Read, tuple[
 
 
 class _Measures:
-    """Node counts and depths of formulas, computed incrementally from the formulas fused into them."""
+    """Node counts and depths of formulas, computed incrementally from the formulas fused into
+    them.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[Tensor, int] = {}  # an upper bound
@@ -142,7 +145,9 @@ class _Measures:
 
 
 def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formula:
-    """The formula over the indices of an operand that it reads at its own, so that this fuses unchanged."""
+    """The formula over the indices of an operand that it reads at its own, so that this fuses
+    unchanged.
+    """
     for e in walk(formula.value):
         if isinstance(e, Read) and e.tensor in inlined and _same_indices(e, formula.indices):
             new = inlined[e.tensor].indices
@@ -178,7 +183,9 @@ def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> b
 
 
 def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) -> Formula | None:
-    """The other contraction that would be fused into the same reader, if this formula is a contraction."""
+    """The other contraction that would be fused into the same reader, if this formula is a
+    contraction.
+    """
     reader = uses[0][0]
     if not _terms(formula) or not isinstance(reader, Formula):
         return None
@@ -188,7 +195,9 @@ def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) ->
 
 
 def _terms(formula: Formula) -> float:
-    """The number of products that a formula's contraction adds up per element; 0 without a contraction."""
+    """The number of products that a formula's contraction adds up per element; 0 without a
+    contraction.
+    """
     for e in walk(formula.value):
         match e:
             case Reduce("add", indices, Apply("mul", (a, b)) | When(then=Apply("mul", (a, b)))):
@@ -215,7 +224,9 @@ def depth(value: Expr, known: dict[Expr, int] | None = None) -> int:
 
 
 def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Test whether a read is at exactly the reader's indices, in order, or at 0 along one element, and covers all."""
+    """Test whether a read is at exactly the reader's indices, in order, or at 0 along one element,
+    and covers all.
+    """
     if len(read.indices) != len(scope) or not all(map(_is_index, read.indices, scope)):
         return False
     return all(same_size(i.extent, d) for i, d in zip(scope, read.tensor.shape, strict=True))
@@ -232,7 +243,9 @@ def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
 
 
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Test whether no reduction runs over indices that the read lacks; where it may be broadcast it has them."""
+    """Test whether no reduction runs over indices that the read lacks; where it may be broadcast it
+    has them.
+    """
     return bool(scope) and scope[-1] in {
         p for i in read.indices if (p := _plain(unrepeated(i))) is not None
     }
@@ -274,7 +287,9 @@ def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Ex
 
 
 def _with_fresh_indices(e: Expr) -> Expr | None:
-    """A reduction over fresh indices, so that a formula that is inlined twice shares no loop index."""
+    """A reduction over fresh indices, so that a formula that is inlined twice shares no loop
+    index.
+    """
     if not isinstance(e, Reduce):
         return None
     new = tuple(Index(i.name, i.extent) for i in e.indices)
@@ -283,7 +298,9 @@ def _with_fresh_indices(e: Expr) -> Expr | None:
 
 
 def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]]:
-    """The steps that some result depends on or that may fail, and the tensors that they read or return."""
+    """The steps that some result depends on or that may fail, and the tensors that they read or
+    return.
+    """
     needed = set(program.results)
     live: list[Step] = []
     for step in reversed(steps):

@@ -1,7 +1,9 @@
-"""Indices of operands that broadcasting may repeat: `select(i < n, i, 0)`, along an axis of unknown size n."""
+"""Indices of operands that broadcasting may repeat: `select(i < n, i, 0)`, along an axis of unknown
+size n.
+"""
 
-from ...dialect.ir.sizes import Size
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent
+from ...dialect.types.sizes import Size
 
 
 def repeated(e: Expr) -> tuple[Expr, Size] | None:
@@ -13,7 +15,9 @@ def repeated(e: Expr) -> tuple[Expr, Size] | None:
 
 
 def unrepeated(e: Expr) -> Expr:
-    """The index of an operand that may be repeated, without the select; any other index unchanged."""
+    """The index of an operand that may be repeated, without the select; any other index
+    unchanged.
+    """
     while (place := repeated(e)) is not None:
         e = place[0]
     return e

@@ -2,7 +2,9 @@
 
     %s = dali.add %x, %x : i8      =>  [-128, 127], where the sum may reach [-256, 254]
 
-Calls are analysed with their operands' ranges. Results of nests, state and float operations may have any value."""
+Calls are analysed with their operands' ranges. Results of nests, state and float operations may
+have any value.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +13,12 @@ import numpy as np
 
 from ...dialect.builtin import Call, Calling, Const
 from ...dialect.cog.clocked import Clocked
-from ...dialect.ir.diagnostics import Diagnostic
-from ...dialect.notation.expressions import Cast, Tensor
-from ...dialect.notation.interval import Interval, whole
-from ...dialect.program.function import Function, Literal, Operation, Value
-from ...dialect.program.module import Module
-from ...dialect.program.printer import print_module
+from ...dialect.ir.function import Function, Literal, Operation, Value
+from ...dialect.ir.module import Module
+from ...dialect.ir.program_printer import print_module
+from ...dialect.kernel_ir.expressions import Cast, Tensor
+from ...dialect.kernel_ir.integer_interval import Interval, whole
+from ...dialect.support.diagnostics import Diagnostic
 from ..analysis.integer_ranges import Overflow, declared_range, interval, overflows, range_of
 from ..graph.inline import has_derivatives
 from .propagate_constants import propagate_constants
@@ -96,7 +98,9 @@ def _anything(value: Value) -> Interval | None:
 
 
 def possible_overflows(module: Module) -> list[Diagnostic]:
-    """Warnings for the operations that may overflow, in functions without callers and in their callees."""
+    """Warnings for the operations that may overflow, in functions without callers and in their
+    callees.
+    """
     analysis = Analysis(module)
     operators = (o.operator for f in module.functions.values() for o in f.operations)
     callees = {operator.callee for operator in operators if isinstance(operator, Call)}
@@ -118,14 +122,19 @@ def _expanded(module: Module, function: Function) -> Function:
 def _warning(operation: Operation, overflow: Overflow) -> Diagnostic:
     e = overflow.expr
     function = getattr(e, "function", "converted value" if isinstance(e, Cast) else "value")
-    message = f"the {NOUNS.get(function, function)} fits {e.type}, {whole(e.type)}, but it may reach {overflow.reached}"
+    message = (
+        f"the {NOUNS.get(function, function)} fits {e.type}, {whole(e.type)}, but it may reach "
+        f"{overflow.reached}"
+    )
     return Diagnostic(
         message, operation.at("op"), f"{operation.operator.name}.overflow", severity="warning"
     )
 
 
 def print_ranges(module: Module, names: Iterable[str] = ()) -> str:
-    """The text of a module, or of some functions, with the range of every computed integer in comments."""
+    """The text of a module, or of some functions, with the range of every computed integer in
+    comments.
+    """
     functions = {name: module.functions[name] for name in names or module.functions}
     notes: dict[Operation, str] = {}
     for function in functions.values():

@@ -3,13 +3,13 @@
     c = constant 2;  y[i] = x[i] + i64(c[])  =>  y[i] = x[i] + 2
     select(true, a, b) => a;  1 * a => a;  a - 0 => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
 
-Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic stays as written."""
+Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic
+stays as written.
+"""
 
 import numpy as np
 
-from ...dialect.ir.cast_arrays import converted
-from ...dialect.ir.diagnostics import NOWHERE, Span
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Cast,
     Check,
@@ -20,9 +20,11 @@ from ...dialect.notation.expressions import (
     When,
     constant,
 )
-from ...dialect.notation.scalar_functions import SCALARS
-from ...dialect.notation.simplify import fold_constants
-from ...dialect.notation.traverse import over, rebuild
+from ...dialect.kernel_ir.scalar_functions import SCALARS
+from ...dialect.kernel_ir.simplify_node import fold_constants
+from ...dialect.kernel_ir.traverse import over, rebuild
+from ...dialect.support.diagnostics import NOWHERE, Span
+from ...dialect.types.cast_arrays import converted
 
 PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where the divisor is zero
 
@@ -30,7 +32,9 @@ PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where
 def propagate_constants(
     value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE
 ) -> Expr:
-    """The formula with constants in place of reads; its checks are reported at `span`, the operation's."""
+    """The formula with constants in place of reads; its checks are reported at `span`, the
+    operation's.
+    """
     return rebuild(value, lambda e, parts: _simplified(over(e, parts), constants, span), {})
 
 

@@ -2,13 +2,15 @@
 
     (x >> n) + ((x >> n - 1) & 1)  =>  (x + (1 << n - 1)) >> n
 
-Legal where the range of x shows that the sum stays within its type. Pays always: two operations in place of four."""
+Legal where the range of x shows that the sum stays within its type. Pays always: two operations in
+place of four.
+"""
 
 from dataclasses import replace
 
-from ...dialect.notation.expressions import Apply, Const, Expr, Reduce
-from ...dialect.notation.formulas import Formula, Formulas
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Reduce
+from ...dialect.kernel_ir.formulas import Formula, Formulas
+from ...dialect.kernel_ir.traverse import rewrite, walk
 from ..analysis.integer_ranges import interval
 from ..passes import formula_pass
 
@@ -34,7 +36,9 @@ def rounding_shift(program: Formulas) -> Formulas:
 
 
 def _added(x: Expr, half: int) -> Expr:
-    """The sum of x and half; the constant is added to a term that is no reduction, if there is one."""
+    """The sum of x and half; the constant is added to a term that is no reduction, if there is
+    one.
+    """
     match x:
         case Apply("add", (a, b), _) if any(isinstance(n, Reduce) for n in walk(a)):
             return a + (b + half)

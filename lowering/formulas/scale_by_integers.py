@@ -3,17 +3,19 @@
     i64(minimum(maximum(round_half_away(f64(x[n]) * 0.0004), -142.0), 113.0))
     =>  i64(t) * 3602879701896 + (4503599627370496 + (i64(t >> 31) & -1)) >> 53    where t = min(max(x[n], -356250), 283750)
 
-Legal where x is i32: the result steps up at as many numbers as it has values. These are found with floats, and multiplier and summand are
-taken if the integers step up at each of them. Pays on processors without f64, whose int8 models then have no float."""
+Legal where x is i32: the result steps up at as many numbers as it has values. These are found with
+floats, and multiplier and summand are taken if the integers step up at each of them. Pays on
+processors without f64, whose int8 models then have no float.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 
-from ...dialect.ir.types import F64, I32, I64, ElementType
-from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read, Tensor, apply, constant
-from ...dialect.notation.formulas import Formula, Formulas
-from ...dialect.notation.traverse import rewrite
+from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Read, Tensor, apply, constant
+from ...dialect.kernel_ir.formulas import Formula, Formulas
+from ...dialect.kernel_ir.traverse import rewrite
+from ...dialect.types.tensor_types import F64, I32, I64, ElementType
 from ..passes import formula_pass
 from ..processor import processor
 
@@ -103,7 +105,9 @@ def _like(
 def _steps(
     scales: np.ndarray, low: float, high: float
 ) -> tuple[*tuple[np.ndarray, ...], int] | None:
-    """The numbers of `_step` for all scales, and the shift; None where no integers give the same for one."""
+    """The numbers of `_step` for all scales, and the shift; None where no integers give the same
+    for one.
+    """
     if low != int(low) or high != int(high) or not low < high or not (scales > 0).all():
         return None
     shift = BITS - int(max(-low, high) + 1).bit_length()
@@ -115,7 +119,9 @@ def _steps(
 
 
 def _step(scale: float, values: np.ndarray, shift: int) -> tuple[int, ...] | None:
-    """A multiplier, a summand and what negative numbers have more, and the integers before the first step and at the last."""
+    """A multiplier, a summand and what negative numbers have more, and the integers before the
+    first step and at the last.
+    """
     multiplier = round(scale * 2.0**shift)  # near enough where each step fits
     steps = _first(scale, values)
     inside = (steps > I32.limits[0]) & (steps <= I32.limits[1])

@@ -1,15 +1,17 @@
-"""Name subexpressions that a statement uses more than once (common subexpression elimination on expressions).
+"""Name subexpressions that a statement uses more than once (common subexpression elimination on
+expressions).
 
     y[i] = (x[i] + 1) * (x[i] + 1)  =>  let t = x[i] + 1; y[i] = t * t
 
-Legal for every pure expression. Formulas share subexpressions as DAGs; a pass that walks one as a tree would visit a
-shared node once per use. Index arithmetic, reads and constants are not named."""
+Legal for every pure expression. Formulas share subexpressions as DAGs; a pass that walks one as a
+tree would visit a shared node once per use. Index arithmetic, reads and constants are not named.
+"""
 
 from collections import Counter
 from itertools import count
 
-from ...dialect.notation.expressions import Apply, Bitcast, Cast, Check, Expr, Reduce, Var, When
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.expressions import Apply, Bitcast, Cast, Check, Expr, Reduce, Var, When
+from ...dialect.kernel_ir.loops import (
     Assert,
     Block,
     For,
@@ -21,7 +23,7 @@ from ...dialect.notation.loops import (
     expressions,
     replace,
 )
-from ...dialect.notation.traverse import children, over, rebuild
+from ...dialect.kernel_ir.traverse import children, over, rebuild
 
 
 def share_subexpressions(kernel: Kernel) -> Kernel:
@@ -30,7 +32,9 @@ def share_subexpressions(kernel: Kernel) -> Kernel:
 
 
 def named(value: Expr) -> tuple[list[Let], Expr]:
-    """An expression with its shared subexpressions named, definitions before uses; the bodies of reductions stay as they are."""
+    """An expression with its shared subexpressions named, definitions before uses; the bodies of
+    reductions stay as they are.
+    """
     lets: list[Statement] = []
     (changed,) = _Sharing().changed((value,), lets)
     return [s for s in lets if isinstance(s, Let)], changed
@@ -84,7 +88,9 @@ class _Sharing:
 
 
 def _uses(expressions: tuple[Expr, ...]) -> Counter[int]:
-    """The number of uses of each node that computes elements, as an operand or as one of the expressions."""
+    """The number of uses of each node that computes elements, as an operand or as one of the
+    expressions.
+    """
     uses: Counter[int] = Counter(id(e) for e in expressions)
     seen: set[Expr] = set()
     stack = list(expressions)

@@ -1,19 +1,21 @@
-"""Simplify integer arithmetic by the ranges of its values (MLIR's int-range-optimizations and arith-int-range-narrowing).
+"""Simplify integer arithmetic by the ranges of its values (MLIR's int-range-optimizations and
+arith-int-range-narrowing).
 
     max(31 - s[n], 0)  =>  0                               where s is in [32, 62]
     i32(rint(f32(x[n]) * 0.5))  =>  lrint(f32(x[n]) * 0.5)
     i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4    where both sums stay in i32
 
-Legal since a range holds for every value, and arithmetic that stays in 32 bits gives the same in these. Pays where vectors of i64 have half
-the lanes of those of i32: formulas without conversions to i64, index arithmetic and reduced values stay as they are."""
+Legal since a range holds for every value, and arithmetic that stays in 32 bits gives the same in
+these. Pays where vectors of i64 have half the lanes of those of i32: formulas without conversions
+to i64, index arithmetic and reduced values stay as they are.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from ...dialect.ir.types import F32, I32, I64
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Cast,
     Check,
@@ -25,10 +27,11 @@ from ...dialect.notation.expressions import (
     cast,
     constant,
 )
-from ...dialect.notation.formulas import Formula, Formulas
-from ...dialect.notation.interval import Interval
-from ...dialect.notation.simplify import fold_constants
-from ...dialect.notation.traverse import children, over, rebuild, walk
+from ...dialect.kernel_ir.formulas import Formula, Formulas
+from ...dialect.kernel_ir.integer_interval import Interval
+from ...dialect.kernel_ir.simplify_node import fold_constants
+from ...dialect.kernel_ir.traverse import children, over, rebuild, walk
+from ...dialect.types.tensor_types import F32, I32, I64
 from ..analysis.integer_ranges import intervals
 from ..passes import formula_pass
 from ..processor import processor
@@ -73,7 +76,9 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
 
 
 def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program: Formulas) -> bool:
-    """Recognize an integer that is scaled by a constant and rounded to i32, where it stays far inside that type."""
+    """Recognize an integer that is scaled by a constant and rounded to i32, where it stays far
+    inside that type.
+    """
     match e:
         case Cast(Apply("rint", (Apply("mul", (Cast(x), Const() | Read() as by)),)), to) if (
             to is I32

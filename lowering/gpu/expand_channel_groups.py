@@ -1,16 +1,19 @@
-"""Expand the channels of a grouped nest into an axis of groups and one of channels, where that makes it a contraction.
+"""Expand the channels of a grouped nest into an axis of groups and one of channels, where that
+makes it a contraction.
 
     for g { for c { ... x[g * 16 + c] ... } }  =>  for g { for c { ... x[g, c] ... } }
 
-Legal where all accesses go by the same groups: the same elements in the same order, so storage stays."""
+Legal where all accesses go by the same groups: the same elements in the same order, so storage
+stays.
+"""
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, Shape
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
-from ...dialect.notation.loops import Kernel, redirect
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Tensor
+from ...dialect.kernel_ir.loops import Kernel, redirect
+from ...dialect.types.sizes import Dim, Shape
 from ..analysis.accesses import accesses
-from ..contraction.match import match_contraction
+from ..contraction.match_contraction import match_contraction
 from ..contraction.split_groups import split_groups
 from ..passes import gpu_pass
 
@@ -57,7 +60,9 @@ def _delinearized(kernel: Kernel) -> Kernel:
 
 
 def _axis(shape: Shape, places: list[tuple[Expr, ...]]) -> tuple[int, tuple[int, int]] | None:
-    """The axis that all accesses go over by groups, and how many groups of how many elements there are."""
+    """The axis that all accesses go over by groups, and how many groups of how many elements there
+    are.
+    """
     for axis, size in enumerate(shape):
         sizes = {_extents(at[axis], size) for at in places}
         if len(sizes) == 1 and (parts := sizes.pop()) is not None:

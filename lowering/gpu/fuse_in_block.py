@@ -1,25 +1,28 @@
-"""Tile the rows of a chain of kernels between two products, a tile by a thread block (FlashAttention, without its rescaling).
+"""Tile the rows of a chain of kernels between two products, a tile by a thread block
+(FlashAttention, without its rescaling).
 
     kernel { for i { for j { s[i, j] = sum over k of q[i, k] * u[j, k] } } }
     kernel { for i { for j { w[i, j] = exp(s[i, j]) } } };  kernel { for i { for d { y[i, d] = sum over j of w[i, j] * v[j, d] } } }
     =>  kernel { for tile block { alloc shared rows;  for t thread { rows of s }  and so on:  rows of w,  rows of y } }
 
-Each kernel of a tile is scheduled as one for a grid, of which the block does all: its blocks one after the other, its
-threads by as many as the block has. Between kernels the block meets at a barrier. Legal where `tile_and_fuse` is, with
-the same bits. Pays where the rows of a tile fit shared memory, and half the multiprocessors get one: nothing of the square
-matrix moves to global memory."""
+Each kernel of a tile is scheduled as one for a grid, of which the block does all: its blocks one
+after the other, its threads by as many as the block has. Between kernels the block meets at a
+barrier. Legal where `tile_and_fuse` is, with the same bits. Pays where the rows of a tile fit
+shared memory, and half the multiprocessors get one: nothing of the square matrix moves to global
+memory.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...dialect.ir.sizes import product
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Index, Tensor, unflatten
-from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.plan import Plan
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Index, Tensor, unflatten
+from ...dialect.kernel_ir.index_bounds import inside
+from ...dialect.types.sizes import product
 from ..analysis.parallel_loops import THREADS
-from ..contraction.match import Contraction
+from ..contraction.match_contraction import Contraction
 from ..contraction.tile_and_fuse import Places, Prepared, Tiling
 from ..contraction.vnni_packing import divided, tile_start
 from ..loops.clone import clone
@@ -48,7 +51,9 @@ class _BlockTiling(Tiling):
     def prepared(
         self, kernels: list[ir.Kernel], arrays: Iterable[Tensor], tiles: set[Tensor]
     ) -> Prepared | None:
-        """The kernels, for a GPU of one multiprocessor with the shared memory that the tiles leave."""
+        """The kernels, for a GPU of one multiprocessor with the shared memory that the tiles
+        leave.
+        """
         kernels, gpu = overwriting(kernels, tiles), processor().gpu
         held = [
             replace(t, space="shared")

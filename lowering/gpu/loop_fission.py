@@ -3,15 +3,16 @@
     kernel k { for i { t[i] = f }; for j { y[j] = g(t[j]) } }  =>  kernel k { for i { t[i] = f } }
                                                                    kernel k { for j { y[j] = g(t[j]) } }
 
-Legal where a body is nothing but loops and their scratch buffers, which become parameters. A grid has to: its threads
-meet only between kernels."""
+Legal where a body is nothing but loops and their scratch buffers, which become parameters. A grid
+has to: its threads meet only between kernels.
+"""
 
 from dataclasses import replace
 
-from ...dialect.notation.expressions import Read
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
-from ...dialect.notation.plan import Kernels
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir.execution_plan import Kernels
+from ...dialect.kernel_ir.expressions import Read
+from ...dialect.kernel_ir.loops import Alloc, Block, For, Kernel, statements
+from ...dialect.kernel_ir.traverse import walk
 from ..analysis.accesses import accesses
 from ..analysis.parallel_loops import is_mapped
 from ..passes import scheduled_gpu_pass
@@ -27,7 +28,9 @@ def loop_fission(kernel: Kernel) -> Kernels | None:
 
 
 def _with_parameters(kernel: Kernel, body: Block) -> Kernel:
-    """The kernel with this body; its parameters are the arrays that the body uses, those it writes last."""
+    """The kernel with this body; its parameters are the arrays that the body uses, those it writes
+    last.
+    """
     read, stored = accesses(body)
     tested = () if kernel.condition is None else walk(kernel.condition)
     needed = {*read, *(e.tensor for e in tested if isinstance(e, Read))}

@@ -2,12 +2,14 @@
 
     for i in 0..n { for j in 0..m { y[i, j] = f } }  =>  for t in 0..n*m parallel { y[t // m, t % m] = f }
 
-Legal where iterations carry no dependence; any other nest runs in one thread. The innermost index runs fastest, so that
-neighboring threads access neighboring elements. For what no other pass has mapped."""
+Legal where iterations carry no dependence; any other nest runs in one thread. The innermost index
+runs fastest, so that neighboring threads access neighboring elements. For what no other pass has
+mapped.
+"""
 
-from ...dialect.ir.sizes import product
-from ...dialect.notation.expressions import Expr, Index, unflatten
-from ...dialect.notation.loops import For, Kernel, substitute_block
+from ...dialect.kernel_ir.expressions import Expr, Index, unflatten
+from ...dialect.kernel_ir.loops import For, Kernel, substitute_block
+from ...dialect.types.sizes import product
 from ..analysis.parallel_loops import independent_loops
 from ..passes import scheduled_gpu_pass
 

@@ -1,4 +1,5 @@
-"""Contract 8-bit numbers on tensor cores (MMA): factors packed to words of four bytes, sums distributed over a warp.
+"""Contract 8-bit numbers on tensor cores (MMA): factors packed to words of four bytes, sums
+distributed over a warp.
 
     for r { for q { acc = 0; for c { acc = acc + a[r, c] * b[c, q] }; y[r, q] = f(acc) } }
     =>  rows[r, c] = i8(a[r, c]); columns[q, c] = i8(b[c, q])     c padded with zeros to whole packs of 16 bytes
@@ -7,40 +8,43 @@
           for t thread { left[0, row, 16] = rows[r, 16]; right[0, column, 16] = columns[q, 16] }     and of the next step
           for k by 64 {
             for t thread {
-              left[stage + 2, row, 16] = rows[r, 16 words of k + 128]; right[stage + 2, column, 16] = columns[q, ...]
-              for k in 0..16 matrix { for u, v, e unrolled {
-                acc[t, u, v, e] = acc[t, u, v, e] + quaddot(left[stage, row, k], right[stage, column, k])
+              left[stage + 2, row, 16] = rows[r, 16 words of k + 128]; right[stage + 2, column, 16]
+              = columns[q, ...] for k in 0..16 matrix { for u, v, e unrolled {
+                acc[t, u, v, e] = acc[t, u, v, e] + quaddot(left[stage, row, k], right[stage,
+                column, k])
               } }
             }
           }
         }
 
-Vector loops from arrays to shared memory are copies that a GPU makes by itself (cp.async): those of a thread loop are a
-group, and all groups but the last `stages` - 2 have arrived at the loop's end. Words of a row are rotated by packs, so that
-eight rows of a pack lie in different banks (`word`).
+Vector loops from arrays to shared memory are copies that a GPU makes by itself (cp.async): those of
+a thread loop are a group, and all groups but the last `stages` - 2 have arrived at the loop's end.
+Words of a row are rotated by packs, so that eight rows of a pack lie in different banks (`word`).
 
-Legal if interval analysis bounds both factors by 8 bits, signed or unsigned; sums are exact modulo 2^32. Pays from
-LEAST products. The index c is a reduced axis of both factors; packed factors have it last. Other reduced indices, such
-as the taps of a convolution, are a loop around it. Constants are packed at compile time; an array of bytes in this
-layout is used as it is.
+Legal if interval analysis bounds both factors by 8 bits, signed or unsigned; sums are exact modulo
+2^32. Pays from LEAST products. The index c is a reduced axis of both factors; packed factors have
+it last. Other reduced indices, such as the taps of a convolution, are a loop around it. Constants
+are packed at compile time; an array of bytes in this layout is used as it is.
 
-A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a thread has rows lane // 4 and lane // 4
-+ 8, columns 2 * (lane % 4) and the next one. Other targets may execute it as a plain loop."""
+A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a thread has rows
+lane // 4 and lane // 4
++ 8, columns 2 * (lane % 4) and the next one. Other targets may execute it as a plain loop.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...dialect.ir.sizes import larger, product, same_size
-from ...dialect.ir.types import I8, I32, UI8, ElementType
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Block, For, Kernel, Statement, Store, nested, vector_loop
-from ...dialect.notation.plan import Kernels
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.execution_plan import Kernels
+from ...dialect.kernel_ir.loops import Block, For, Kernel, Statement, Store, nested, vector_loop
+from ...dialect.types.sizes import larger, product, same_size
+from ...dialect.types.tensor_types import I8, I32, UI8, ElementType
 from ..analysis.accesses import accesses, depends
 from ..analysis.integer_ranges import interval
 from ..analysis.parallel_loops import THREADS
-from ..contraction.match import Contraction, match_contraction
+from ..contraction.match_contraction import Contraction, match_contraction
 from ..pass_context import Context
 from ..passes import gpu_pass
 from ..processor import processor
@@ -66,7 +70,9 @@ QUADS = {
 
 @gpu_pass
 def mma(kernel: Kernel, context: Context) -> Kernels | None:
-    """The kernels that pack the factors and multiply them, if the factors are known to fit 8 bits."""
+    """The kernels that pack the factors and multiply them, if the factors are known to fit 8
+    bits.
+    """
     c = match_contraction(kernel)
     if c is None or c.accumulator.element is not I32:
         return None
@@ -252,7 +258,9 @@ def word(row: ex.Expr, pack: ex.Expr) -> ex.Expr:
 
 @dataclass(frozen=True)
 class Product:
-    """A matched matrix loop: the tiles of sums, and where in the buffers the rows and columns of the first tile begin."""
+    """A matched matrix loop: the tiles of sums, and where in the buffers the rows and columns of
+    the first tile begin.
+    """
 
     function: str
     sums: ex.Tensor

@@ -2,11 +2,12 @@
 
     kernel main.0.parts, kernel main.0, kernel main.1  =>  kernel main.0, kernel main.1, kernel main.2
 
-Kernels of a CUDA module need different names."""
+Kernels of a CUDA module need different names.
+"""
 
 from dataclasses import replace
 
-from ...dialect.notation.plan import Plan
+from ...dialect.kernel_ir.execution_plan import Plan
 from ..passes import declare
 
 

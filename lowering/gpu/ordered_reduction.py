@@ -2,12 +2,13 @@
 
     for k { acc = acc + x[k] }  =>  for b { part = 0; for k in block b { by 16 lanes: part = part + x[k] }; acc = acc + part }
 
-Legal always: the order is the one that CPU kernels have, so loops are partitioned as theirs are. Nothing changes where
-that gives a reduction neither lanes nor blocks."""
+Legal always: the order is the one that CPU kernels have, so loops are partitioned as theirs are.
+Nothing changes where that gives a reduction neither lanes nor blocks.
+"""
 
 from dataclasses import replace
 
-from ...dialect.notation.loops import For, Kernel, rewrite_block, statements
+from ...dialect.kernel_ir.loops import For, Kernel, rewrite_block, statements
 from ..analysis.accesses import reduces_floats
 from ..loops.collapse import collapse
 from ..loops.index_set_split import index_set_split

@@ -16,19 +16,21 @@
           }
         }
 
-Legal for pure elementwise kernels. Pays if some read is contiguous along one index and the store along another: both
-then coalesce, by 16 bytes or four elements if rows are aligned, otherwise by single elements. Rows of the tile are
-padded by a pack, and elements of equal position in their packs follow each other, against bank conflicts."""
+Legal for pure elementwise kernels. Pays if some read is contiguous along one index and the store
+along another: both then coalesce, by 16 bytes or four elements if rows are aligned, otherwise by
+single elements. Rows of the tile are padded by a pack, and elements of equal position in their
+packs follow each other, against bank conflicts.
+"""
 
 from collections.abc import Callable
 
-from ...dialect.ir.sizes import product
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
-from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, vector_loop
-from ...dialect.notation.simplify import linear_index
-from ...dialect.notation.traverse import rewrite, substitute, walk
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
+from ...dialect.kernel_ir.index_bounds import inside
+from ...dialect.kernel_ir.loops import Alloc, Block, For, Kernel, Statement, Store, vector_loop
+from ...dialect.kernel_ir.simplify_node import linear_index
+from ...dialect.kernel_ir.traverse import rewrite, substitute, walk
+from ...dialect.types.sizes import product
 from ..analysis.accesses import depends, stride
 from ..analysis.parallel_loops import THREADS, independent_loops
 from ..contraction.vnni_packing import divided
@@ -70,7 +72,9 @@ def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
 def _tile(
     store: Store, far: list[Read], around: list[Index], partner: Index, last: Index
 ) -> tuple[int, int]:
-    """The elements of a pack, and the packs of a tile's side: rows of 128 bytes if the array has as many."""
+    """The elements of a pack, and the packs of a tile's side: rows of 128 bytes if the array has as
+    many.
+    """
     sizes = [t.element.bytes for t in (store.tensor, *(r.tensor for r in far))]
     width = min(WIDEST, processor().gpu.access_bytes // max(sizes))
     rows = any(
@@ -108,7 +112,9 @@ def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bo
 
 
 def _row(side: int, width: int, tensor: Tensor) -> int:
-    """The elements of a row of a tile, padded by a pack or a word so that rows begin in different banks."""
+    """The elements of a row of a tile, padded by a pack or a word so that rows begin in different
+    banks.
+    """
     return side * width + max(width, processor().gpu.bank_bytes // tensor.element.bytes)
 
 
@@ -140,7 +146,9 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
         }
 
     def threads(turned: bool, body: Callable[[Expr, Expr], Block]) -> For:
-        """The loop over a tile's packs, one per thread; neighbouring threads have packs of one row, or of one column."""
+        """The loop over a tile's packs, one per thread; neighbouring threads have packs of one row,
+        or of one column.
+        """
         thread, once = Index("t", THREADS), THREADS // side  # rows per iteration
         step = Index("s", side // once)
         fast, slow = thread % side, thread // side if once == side else step * once + thread // side

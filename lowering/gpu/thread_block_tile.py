@@ -1,16 +1,17 @@
-"""Tiles of a thread block in a contraction: their positions, their buffers in shared memory, and the epilogue.
+"""Tiles of a thread block in a contraction: their positions, their buffers in shared memory, and
+the epilogue.
 
-A tile's rows are one axis, its columns (batch and column joined) another, the reduced indices the third. A block
-computes a tile of rows and columns in steps along the reduced axis: factors of later steps arrive in shared memory while
-those of a step are multiplied (`pipeline`). Its shape is that which leaves the least to do for the busiest
-multiprocessor: small tiles for small problems."""
+A tile's rows are one axis, its columns (batch and column joined) another, the reduced indices the
+third. A block computes a tile of rows and columns in steps along the reduced axis: factors of later
+steps arrive in shared memory while those of a step are multiplied (`pipeline`). Its shape is that
+which leaves the least to do for the busiest multiprocessor: small tiles for small problems.
+"""
 
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
-from ...dialect.ir.sizes import Dim, product
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.expressions import (
     Expr,
     Index,
     Read,
@@ -20,11 +21,12 @@ from ...dialect.notation.expressions import (
     constant,
     unflatten,
 )
-from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import Alloc, Block, For, If, Store, nested
-from ...dialect.notation.traverse import substitute
+from ...dialect.kernel_ir.index_bounds import inside
+from ...dialect.kernel_ir.loops import Alloc, Block, For, If, Store, nested
+from ...dialect.kernel_ir.traverse import substitute
+from ...dialect.types.sizes import Dim, product
 from ..analysis.parallel_loops import THREADS
-from ..contraction.match import Contraction
+from ..contraction.match_contraction import Contraction
 from ..contraction.vnni_packing import divided
 from ..processor import processor
 
@@ -39,8 +41,9 @@ def may_reach(size: Dim, least: int) -> bool:
 
 
 def digits(position: Expr, extents: Sequence[Dim]) -> tuple[list[Expr], Expr | bool]:
-    """Delinearize a row-major position, by one division per index; and whether it is inside. There may be no elements: by
-    the extent of 0 that only a call tells, nothing is divided then."""
+    """Delinearize a row-major position, by one division per index; and whether it is inside. There
+    may be no elements: by the extent of 0 that only a call tells, nothing is divided then.
+    """
     values: list[Expr] = []
     for n, extent in enumerate(extents):
         digit = position // product(tuple(extents[n + 1 :]))
@@ -79,7 +82,9 @@ class Tiles:
         self.outer: dict[Expr, Expr] = dict(zip(c.outer, at, strict=True))
 
     def cost(self, outer: Sequence[Dim], high: int, wide: int) -> int:
-        """The work of the busiest multiprocessor: twice the instructions of a thread per term, as the emulator counts."""
+        """The work of the busiest multiprocessor: twice the instructions of a thread per term, as
+        the emulator counts.
+        """
         rows, columns, *around = (
             n if isinstance(n, int) else UNKNOWN for n in (self.rows, self.columns, *outer)
         )
@@ -95,7 +100,9 @@ class Tiles:
 
     @abstractmethod
     def fetch(self, step: Expr, stage: Expr) -> tuple[Block, Block]:
-        """The statements of a thread before the products of a step, and after them, for a later step's factors to be in a stage."""
+        """The statements of a thread before the products of a step, and after them, for a later
+        step's factors to be in a stage.
+        """
 
     @abstractmethod
     def products(self, stage: Expr, last: bool) -> Block:
@@ -114,7 +121,9 @@ class Tiles:
         return For(self.index, body, kind="block")
 
     def pipeline(self) -> Block:
-        """All products; a stage of the buffers is multiplied while the others are filled, and then filled again."""
+        """All products; a stage of the buffers is multiplied while the others are filled, and then
+        filled again.
+        """
         ahead, stages = self.ahead, self.ahead + 1
         step = Index("k", self.steps - ahead)
         first = [

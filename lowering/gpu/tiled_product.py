@@ -1,4 +1,5 @@
-"""Tile contractions in shared memory: up to 128 x 128 elements per block, 8 x 8 per thread (CUTLASS's SIMT GEMM).
+"""Tile contractions in shared memory: up to 128 x 128 elements per block, 8 x 8 per thread
+(CUTLASS's SIMT GEMM).
 
     for r { for q { acc = 0; for k { acc = acc + a(r, k) * b(k, q) }; y[r, q] = f(acc) } }
     =>  for tile block {
@@ -8,22 +9,22 @@
           for k by 16 {
             for t thread {
               l = a(r, k + 16), r = b(k + 16, q)
-              for k in 0..16 { acc[t, u, v] = acc[t, u, v] + left[stage, k, r] * right[stage, k, q] }
-              left[1 - stage, k, r] = l, right[1 - stage, k, q] = r
+              for k in 0..16 { acc[t, u, v] = acc[t, u, v] + left[stage, k, r] * right[stage, k, q]
+              } left[1 - stage, k, r] = l, right[1 - stage, k, q] = r
             }
           }
           for t thread { the same products of the last step }
           for t thread { y[r, q] = f(acc[t, u, v]) }
         }
 
-Rows and columns lie in shared memory in the order in which threads read them, by packs, so that neighbouring threads
-store neighbouring elements of y. Legal for integers in any order, and for floats since a sum's terms are added in the
-documented order, each by a fused multiply-add. Float terms beyond the end or outside a guard are skipped, by a mask in
-shared memory: adding zero would make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis."""
+Rows and columns lie in shared memory in the order in which threads read them, by packs, so that
+neighbouring threads store neighbouring elements of y. Legal for integers in any order, and for
+floats since a sum's terms are added in the documented order, each by a fused multiply-add. Float
+terms beyond the end or outside a guard are skipped, by a mask in shared memory: adding zero would
+make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis.
+"""
 
-from ...dialect.ir.sizes import larger, product
-from ...dialect.ir.types import F32, F64, I1
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.expressions import (
     Expr,
     Index,
     Read,
@@ -34,11 +35,13 @@ from ...dialect.notation.expressions import (
     constant,
     select,
 )
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, nested, vector_loop
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir.loops import Alloc, Block, For, Kernel, Store, nested, vector_loop
+from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.sizes import larger, product
+from ...dialect.types.tensor_types import F32, F64, I1
 from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
-from ..contraction.match import Contraction, match_contraction
+from ..contraction.match_contraction import Contraction, match_contraction
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
 from .thread_block_tile import ROW, SIDES, Tiles, allocated, digits, guarded, may_reach, within
@@ -93,7 +96,9 @@ class _Scalars(Tiles):
         return (*a, *b), (*left, *right)
 
     def part(self, tile: Tensor, step: Expr, stage: Expr) -> tuple[Block, Block]:
-        """The elements of one factor that a thread loads; adjacent threads load adjacent ones where possible."""
+        """The elements of one factor that a thread loads; adjacent threads load adjacent ones where
+        possible.
+        """
         rows, axes = tile is self.left, self.c.reduction_axes
         value, along, side = (
             (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
@@ -170,7 +175,9 @@ class _Scalars(Tiles):
         )
 
     def together(self, n: Index) -> int:
-        """The number of a thread's rows or columns, numbered by this index, that lie side by side."""
+        """The number of a thread's rows or columns, numbered by this index, that lie side by
+        side.
+        """
         assert isinstance(n.extent, int)
         return min(
             TOGETHER, processor().gpu.access_bytes // self.c.accumulator.element.bytes, n.extent

@@ -1,16 +1,20 @@
-"""Tile convolutions that keep channels apart (depthwise), with what windows share in shared memory (Halide's compute_at).
+"""Tile convolutions that keep channels apart (depthwise), with what windows share in shared memory
+(Halide's compute_at).
 
     for c { for i { for j {
-        acc = 0; for k { for l { if inside { acc = acc + x[c, i + k - 1, j + l - 1] * w[c, k, l] } }; y[c, i, j] = f(acc) } } }
+        acc = 0; for k { for l { if inside { acc = acc + x[c, i + k - 1, j + l - 1] * w[c, k, l] }
+        }; y[c, i, j] = f(acc) } } }
     =>  for tile block {
           alloc shared window: tensor<1x34x34xf32>
           for t thread { for s in 0..5 unrolled { window[...] = x[...] } }     0 outside of x
-          for t thread { for u in 0..4 unrolled { acc = 0; the terms, of window; y[c, i + u, j] = f(acc) } }
+          for t thread { for u in 0..4 unrolled { acc = 0; the terms, of window; y[c, i + u, j] =
+          f(acc) } }
         }
 
-Legal always: a sum's terms keep their order. Floats outside of x are not added: zero would make NaN of infinity, and 0.0
-of -0.0. Pays if windows overlap, and half of the multiprocessors get a tile. Outputs of a thread are rows that follow each other,
-so that they share what it reads."""
+Legal always: a sum's terms keep their order. Floats outside of x are not added: zero would make NaN
+of infinity, and 0.0 of -0.0. Pays if windows overlap, and half of the multiprocessors get a tile.
+Outputs of a thread are rows that follow each other, so that they share what it reads.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -18,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.types import F32, F64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.affine import Affine, affine
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.affine import Affine, affine
+from ...dialect.kernel_ir.expressions import (
     Expr,
     Index,
     Read,
@@ -31,11 +34,12 @@ from ...dialect.notation.expressions import (
     constant,
     unflatten,
 )
-from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, nested, substitute_block
-from ...dialect.notation.traverse import rewrite, substitute, walk
+from ...dialect.kernel_ir.index_bounds import inside
+from ...dialect.kernel_ir.loops import Alloc, Block, For, Kernel, Store, nested, substitute_block
+from ...dialect.kernel_ir.traverse import rewrite, substitute, walk
+from ...dialect.types.tensor_types import F32, F64
 from ..analysis.parallel_loops import THREADS
-from ..contraction.match import SumOfProducts, windowed
+from ..contraction.match_contraction import SumOfProducts, windowed
 from ..contraction.vnni_packing import extent_of, is_edge
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
@@ -150,7 +154,9 @@ def _padded(
     threads: Mapping[Index, int],
     bytes: int,
 ) -> tuple[int, ...]:
-    """The shape of a window with its last axis padded, so that reads of a warp's threads conflict least."""
+    """The shape of a window with its last axis padded, so that reads of a warp's threads conflict
+    least.
+    """
     gpu, digits = (
         processor().gpu,
         np.unravel_index(np.arange(processor().gpu.warp), tuple(threads.values())),

@@ -1,5 +1,5 @@
-"""Vectorize memory accesses: a thread computes adjacent elements and loads and stores them 16 bytes at once (CUDA:
-float4 accesses).
+"""Vectorize memory accesses: a thread computes adjacent elements and loads and stores them 16 bytes
+at once (CUDA: float4 accesses).
 
     for i in 0..1024 { y[i] = f(x[i]) }
     =>  for t in 0..256 parallel {
@@ -9,16 +9,18 @@ float4 accesses).
           for l in 0..4 vector 4 { y[t * 4 + l] = ys[l] }
         }
 
-Legal for straight-line code whose accesses are contiguous or uniform along its last index; rare branches may access
-other elements. The remainder of a single axis is computed by single elements."""
+Legal for straight-line code whose accesses are contiguous or uniform along its last index; rare
+branches may access other elements. The remainder of a single axis is computed by single
+elements.
+"""
 
 from collections.abc import Callable
 
-from ...dialect.ir.sizes import Dim, product, same_size
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, as_index, unflatten
-from ...dialect.notation.traverse import rewrite, substitute
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import key
+from ...dialect.kernel_ir.expressions import Const, Expr, Index, Read, Tensor, as_index, unflatten
+from ...dialect.kernel_ir.traverse import rewrite, substitute
+from ...dialect.types.sizes import Dim, product, same_size
 from ..analysis.accesses import accumulators, depends, is_straight, reads, stride
 from ..analysis.parallel_loops import independent_loops
 from ..passes import scheduled_gpu_pass
@@ -60,7 +62,9 @@ def _along(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kerne
 
 
 def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kernel | None:
-    """The kernel by packs through whole arrays, across rows; other arrays are read by single elements."""
+    """The kernel by packs through whole arrays, across rows; other arrays are read by single
+    elements.
+    """
     shape = tuple(i.extent for i in indices)
     places = _whole(block, indices)
     width, count = _width(places), product(shape)
@@ -85,14 +89,18 @@ def _width(places: list[Place]) -> int:
 
 
 def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
-    """Test whether the rows of an access begin at multiples of a pack from the array's beginning."""
+    """Test whether the rows of an access begin at multiples of a pack from the array's
+    beginning.
+    """
     row = tensor.shape[-1]
     fills = isinstance(row, int) and row % max(width, 1) == 0
     return fills or all(isinstance(i, Const) and i.value == 0 for i in at[:-1])
 
 
 def _accesses(block: ir.Block) -> list[tuple[ir.Statement, list[Place]]] | None:
-    """The accesses of each statement to arrays; None if an array is read, or stored again, after it is stored."""
+    """The accesses of each statement to arrays; None if an array is read, or stored again, after it
+    is stored.
+    """
     accessed: list[tuple[ir.Statement, list[Place]]] = []
     own, stored = accumulators(block), set[Tensor]()
     for s in block:
@@ -123,7 +131,9 @@ def _contiguous(block: ir.Block, last: Index) -> list[Place]:
 
 
 def _whole(block: ir.Block, indices: list[Index]) -> list[Place]:
-    """The accesses to arrays that are indexed by all indices in order; empty if others depend on all of them."""
+    """The accesses to arrays that are indexed by all indices in order; empty if others depend on
+    all of them.
+    """
     places: list[Place] = []
     for s, here in _accesses(block) or ():
         whole = [p for p in here if _is_whole(p[0], p[1], indices)]
@@ -156,7 +166,9 @@ def _packed(
     first: Expr,
     place: Callable[[Expr], dict[Expr, Expr]],
 ) -> ir.Block:
-    """Load packs, compute their elements at a position each, and store packs, a partial last one by elements."""
+    """Load packs, compute their elements at a position each, and store packs, a partial last one by
+    elements.
+    """
     packs = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
     lane = Index("l", width)
 

@@ -1,23 +1,25 @@
 """Reduce by lanes on groups of 16 threads, by warp shuffles (CUB's WarpReduce).
 
-    for i { sums[16]; for k { for l vector 16 { sums[l] = sums[l] + x[i, k * 16 + l] } }; halves; y[i] = sums[0] }
+    for i { sums[16]; for k { for l vector 16 { sums[l] = sums[l] + x[i, k * 16 + l] } }; halves;
+    y[i] = sums[0] }
     =>  for b in teams block {
           for t in 0..256 thread { for k { sums[t] = sums[t] + x[i, k * 16 + t % 16] } }      i = b * 16 + t // 16
           for t in 0..256 thread { h8[t] = sums[t] + sums[t ^ 8] }                           and so on
           for t in 0..256 thread { if t % 16 == 0 { y[i] = h1[t] } }
         }
 
-Legal after `lane_reduction`, whose order of the sum it keeps, and with it the bits: each thread of a group is one lane.
-Statements outside of the lanes are executed by every thread of the group. A group that meets as often as its own element
-says, such as one of the blocks of a sum whose size a call tells, is alone in a warp."""
+Legal after `lane_reduction`, whose order of the sum it keeps, and with it the bits: each thread of
+a group is one lane. Statements outside of the lanes are executed by every thread of the group. A
+group that meets as often as its own element says, such as one of the blocks of a sum whose size a
+call tells, is alone in a warp.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ...dialect.ir.sizes import product
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import (
     Const,
     Expr,
     Index,
@@ -28,8 +30,9 @@ from ...dialect.notation.expressions import (
     as_index,
     unflatten,
 )
-from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir.index_bounds import inside
+from ...dialect.kernel_ir.traverse import rewrite, walk
+from ...dialect.types.sizes import product
 from ..analysis.accesses import accumulators, depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
 from ..passes import scheduled_gpu_pass
@@ -46,7 +49,9 @@ class _Unfit(Exception):
 
 @scheduled_gpu_pass
 def warp_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
-    """The kernel on groups of threads, if it reduces by lanes; integer reductions, which have no order, get lanes first."""
+    """The kernel on groups of threads, if it reduces by lanes; integer reductions, which have no
+    order, get lanes first.
+    """
     if is_mapped(kernel):
         return None
     kernel = kernel if reduces_floats(kernel) else by_lanes_of_a_warp(kernel)
@@ -66,7 +71,9 @@ def warp_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
 
 
 class _Team:
-    """Groups of threads of a block, or one that is alone in a warp: how often it meets may depend on its indices."""
+    """Groups of threads of a block, or one that is alone in a warp: how often it meets may depend
+    on its indices.
+    """
 
     def __init__(self, indices: list[Index], width: int, alone: bool) -> None:
         self.apart: list[Expr] = (
@@ -127,7 +134,9 @@ class _Team:
         return self.places.get(e)
 
     def stores(self, block: ir.Block) -> ir.Block:
-        """The block with stores to per-thread registers, and array stores by the group's first thread only."""
+        """The block with stores to per-thread registers, and array stores by the group's first
+        thread only.
+        """
         own = accumulators(ir.statements(block))  # every thread has them to itself
 
         def change(s: ir.Statement) -> ir.Block | None:
@@ -184,7 +193,9 @@ class _Team:
         return s
 
     def halved(self, tensor: Tensor, index: Index, value: Expr) -> ir.Block:
-        """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread combines with the one at distance n (butterfly)."""
+        """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread combines with the one at
+        distance n (butterfly).
+        """
         apart = index.extent
         operands = list(reads((ir.Store(tensor, (index,), value),)))
         own, combined = (

@@ -2,13 +2,15 @@
 
     %a = f(%x);  %b = f(%x);  g(%a, %b)  =>  %a = f(%x);  g(%a, %a)
 
-Legal for operations with equal operator, attributes, operands and result types, unless they destroy an operand."""
+Legal for operations with equal operator, attributes, operands and result types, unless they destroy
+an operand.
+"""
 
 from dataclasses import replace
 
 from ...dialect.builtin import Const
-from ...dialect.ir.attributes import attribute_text
-from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.ir.function import Function, Literal, Operation, Value
+from ...dialect.types.attributes import attribute_text
 from ..passes import graph_pass
 
 

@@ -1,15 +1,16 @@
 """Eliminate dead operations, on which no result depends (MLIR's dce).
 
-%a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b"""
+%a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...dialect.builtin import Calling, Const
-from ...dialect.notation.expressions import Check, Tensor
-from ...dialect.notation.loops import Assert, statements
-from ...dialect.notation.traverse import walk
-from ...dialect.program.function import Function, Operation, Value
+from ...dialect.ir.function import Function, Operation, Value
+from ...dialect.kernel_ir.expressions import Check, Tensor
+from ...dialect.kernel_ir.loops import Assert, statements
+from ...dialect.kernel_ir.traverse import walk
 from ..passes import graph_pass
 
 
@@ -17,7 +18,9 @@ from ..passes import graph_pass
 def dce(function: Function, simplified: bool = False) -> Function:
     """The function without operations that its results do not depend on.
 
-    Errors of operations that results depended on before they were `simplified` are reported, so these stay."""
+    Errors of operations that results depended on before they were `simplified` are reported, so
+    these stay.
+    """
     return replace(
         function,
         operations=tuple(live_operations(function.operations, function.results, simplified)),
@@ -38,7 +41,9 @@ def live_operations(
 
 
 def _may_fail(operation: Operation) -> bool:
-    """Test whether a call may report an error that depends on elements; a loop is told apart when it is lowered."""
+    """Test whether a call may report an error that depends on elements; a loop is told apart when
+    it is lowered.
+    """
     if isinstance(operation.operator, (Calling, Const)):
         return isinstance(operation.operator, Calling)
     typed = operation.operator.map(_tensor)

@@ -2,9 +2,11 @@
 
     %gx = theano.l_op(%x, %gy) {callee = @f}  =>  the operations of @f, and those that pull %gy back
 
-Each operator defines its pullback, from cotangents of results to cotangents of operands; this pass composes the
-pullbacks. Callees are expanded first, derivatives included, so derivatives of derivatives need no rule of their own.
-`builtin.scan` is pulled back by a scan in the other direction, over the carried values that the first one keeps."""
+Each operator defines its pullback, from cotangents of results to cotangents of operands; this pass
+composes the pullbacks. Callees are expanded first, derivatives included, so derivatives of
+derivatives need no rule of their own. `builtin.scan` is pulled back by a scan in the other
+direction, over the carried values that the first one keeps.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,16 +15,16 @@ from typing import Any, NoReturn
 
 from ...dialect.builtin import Call, Calling
 from ...dialect.builtin.control_flow import Scan
-from ...dialect.ir.attributes import Symbol
-from ...dialect.ir.diagnostics import Diagnostic, Note, Span, VerifyError
-from ...dialect.ir.sizes import Undecided
-from ...dialect.ir.types import Type
-from ...dialect.program.builder import Builder, Node
-from ...dialect.program.function import Function, Literal, Operation, Value
-from ...dialect.program.module import Module
-from ...dialect.program.verify import called
-from ...dialect.spec.op import Operator
+from ...dialect.ir.builder import Builder, Node
+from ...dialect.ir.function import Function, Literal, Operation, Value
+from ...dialect.ir.module import Module
+from ...dialect.ir.verify import called
+from ...dialect.spec.operator import Operator
+from ...dialect.support.diagnostics import Diagnostic, Note, Span, VerifyError
 from ...dialect.theano.grad_lop_rop import Derivative, Grad, ROp, tangent_type
+from ...dialect.types.attributes import Symbol
+from ...dialect.types.sizes import Undecided
+from ...dialect.types.tensor_types import Type
 from ..pass_context import Context
 from ..passes import graph_pass
 from .dce import live_operations
@@ -41,7 +43,9 @@ def differentiate(function: Function, context: Context) -> Function:
 
 
 def expand_derivatives(module: Module, function: Function) -> Module:
-    """The module with a function's derivatives and calls expanded; steps of loops run backwards are new functions."""
+    """The module with a function's derivatives and calls expanded; steps of loops run backwards are
+    new functions.
+    """
     if not has_derivatives(module, function):
         return module.with_functions({**module.functions, function.name: function})
     builder, module = Builder(prefix="g"), module.with_functions(dict(module.functions))
@@ -109,7 +113,9 @@ def _derive(
 
 
 class Rules:
-    """Pullbacks over recorded operations, of a `derivative` at `span`; loops that run backwards join the module."""
+    """Pullbacks over recorded operations, of a `derivative` at `span`; loops that run backwards
+    join the module.
+    """
 
     def __init__(self, builder: Builder, derivative: str, span: Span, module: Module) -> None:
         self.builder, self.derivative, self.span, self.module = builder, derivative, span, module
@@ -161,7 +167,9 @@ class Rules:
     def _of_scan(
         self, operation: Operation, active: Paths, cotangents: Sequence[Node]
     ) -> list[Node | None]:
-        """By a scan from the last step to the first, whose step pulls back cotangents through the callee."""
+        """By a scan from the last step to the first, whose step pulls back cotangents through the
+        callee.
+        """
         scan: Any = operation.operator
         carry, shared = scan.carry, scan.carry + scan.scan
         floats = [not v.known_type.element.is_discrete for v in scan.arguments]
@@ -292,7 +300,8 @@ class Rules:
         if type(operation.operator).pushforward is not Operator.pushforward:
             nodes, results = self._nodes(operation)
             return self._rule(operation, active, lambda: nodes.pushforward(results, tangents))
-        # the pullback is linear in the cotangents, so the pullback of the pullback maps tangents to tangents
+        # the pullback is linear in the cotangents, so the pullback of the pullback maps tangents to
+        # tangents
         seeds = [self.zeros(r) for r in operation.results]
         first = len(self.builder.operations)
         pulled = self._pulled(operation, active, seeds)

@@ -2,15 +2,17 @@
 
     %y = f(constants)  =>  %y = const, the value of f
 
-An operator may opt out (`constant_folding`). An operation whose check fails is not folded and fails at run time."""
+An operator may opt out (`constant_folding`). An operation whose check fails is not folded and fails
+at run time.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 
 from ...dialect.builtin import Calling, Const, Data, owned
-from ...dialect.program.function import Function, Literal, Operation, Value
-from ...dialect.spec.op import Unmet
+from ...dialect.ir.function import Function, Literal, Operation, Value
+from ...dialect.spec.operator import Unmet
 from ..passes import graph_pass
 
 

@@ -1,9 +1,11 @@
-"""Fold the zero points of quantised convolutions and dense layers into their biases, and pad their inputs beforehand.
+"""Fold the zero points of quantised convolutions and dense layers into their biases, and pad their
+inputs beforehand.
 
     sum of (x - zx) * (w - zw) + bias  =>  sum of x * v + (bias - zx * sum of v),  v = w - zw
 
-Legal where weights and zero points are constants and v fits a byte, since sums are modulo 2^32. Padding adds nothing to a sum, so
-padded elements become zx. Pays always: products of bytes go to the byte dot product, and channel loops have no guards.
+Legal where weights and zero points are constants and v fits a byte, since sums are modulo 2^32.
+Padding adds nothing to a sum, so padded elements become zx. Pays always: products of bytes go to
+the byte dot product, and channel loops have no guards.
 """
 
 from dataclasses import replace
@@ -13,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ...dialect.builtin import Const, Data
-from ...dialect.ir.types import BY_DTYPE, I8, I32, UI8, TensorType
-from ...dialect.program.builder import Builder
-from ...dialect.program.function import Function, Literal, Operation, Value
-from ...dialect.spec.op import OPERATORS
+from ...dialect.ir.builder import Builder
+from ...dialect.ir.function import Function, Literal, Operation, Value
+from ...dialect.spec.operator import OPERATORS
+from ...dialect.types.tensor_types import BY_DTYPE, I8, I32, UI8, TensorType
 from ..passes import graph_pass
 
 FOLDED = ("quant.conv2d", "quant.dense")

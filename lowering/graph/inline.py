@@ -2,21 +2,25 @@
 
     %y = call @f(%x)  =>  the operations of @f with %x for its argument
 
-Legal for every call: a verified module has no recursion, and types agree. Operations keep their source locations."""
+Legal for every call: a verified module has no recursion, and types agree. Operations keep their
+source locations.
+"""
 
 from dataclasses import replace
 
 from ...dialect.builtin import Call, Calling
-from ...dialect.program.function import Function, Literal, Operation, Value
-from ...dialect.program.module import Module
-from ...dialect.program.verify import verify
+from ...dialect.ir.function import Function, Literal, Operation, Value
+from ...dialect.ir.module import Module
+from ...dialect.ir.verify import verify
 from ..pass_context import Context
 from ..passes import graph_pass
 
 
 @graph_pass
 def inline(function: Function, context: Context) -> Function:
-    """The function with calls replaced by operations, types inferred again for the sizes of each call."""
+    """The function with calls replaced by operations, types inferred again for the sizes of each
+    call.
+    """
     module = context.module
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
@@ -70,7 +74,9 @@ def has_derivatives(module: Module, function: Function) -> bool:
 
 
 def reached(module: Module, function: Function) -> list[Function]:
-    """The function and those that it calls, or that these call; functions of which a derivative is taken are left out."""
+    """The function and those that it calls, or that these call; functions of which a derivative is
+    taken are left out.
+    """
     found = [function]
     for f in found:
         for operator in (o.operator for o in f.operations):

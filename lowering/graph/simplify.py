@@ -2,14 +2,15 @@
 
     x * 1 => x,  -(-x) => x,  transpose(transpose(x)) => x, ...
 
-Each operator defines its identities. Float sums are not reordered; an identity that fails for NaN, infinity or -0.0 is
-applied to integers only."""
+Each operator defines its identities. Float sums are not reordered; an identity that fails for NaN,
+infinity or -0.0 is applied to integers only.
+"""
 
 from dataclasses import replace
 
-from ...dialect.program.function import Function, Literal, Operation, Value
-from ...dialect.program.verify import type_operation
-from ...dialect.spec.op import Operator
+from ...dialect.ir.function import Function, Literal, Operation, Value
+from ...dialect.ir.verify import type_operation
+from ...dialect.spec.operator import Operator
 from ..passes import graph_pass
 
 MOST_STEPS = 8
@@ -41,7 +42,9 @@ def simplify(function: Function) -> Function:
 def _simplest(
     operation: Operation, defined: dict[Value, Operator[Value]]
 ) -> Value | Operator[Value]:
-    """An existing value of the same type that equals the operation's result, or else the simplest operator for it."""
+    """An existing value of the same type that equals the operation's result, or else the simplest
+    operator for it.
+    """
     operator = operation.operator
     type_key = operation.results[0].known_type.key if len(operation.results) == 1 else None
     for _ in range(MOST_STEPS):

@@ -1,4 +1,5 @@
-"""Interleave planes into an array with a short innermost axis, by shuffles of whole vectors (SoA to AoS).
+"""Interleave planes into an array with a short innermost axis, by shuffles of whole vectors (SoA to
+AoS).
 
     for i in 0..1000 { for c in 0..3 { y[i, c] = f(x[c, i]) } }
     =>  for b in 0..125 {
@@ -7,13 +8,15 @@
           for l in 0..24 vector 24 { y[b * 24 + l] = planes[l mod 3, l // 3] }
         }
 
-Legal if iterations are independent. `vectorize_short_axis` applies it to loops that read plane by plane."""
+Legal if iterations are independent. `vectorize_short_axis` applies it to loops that read plane by
+plane.
+"""
 
 from dataclasses import replace
 
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Expr, Index, Tensor
-from ...dialect.notation.loops import Alloc, Block, For, Store, substitute_block, vector_loop
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Expr, Index, Tensor
+from ...dialect.kernel_ir.loops import Alloc, Block, For, Store, substitute_block, vector_loop
 from ..analysis.accesses import reads, stores, stride
 from ..loops.collapse import Joined
 from ..loops.vectorize import independent, lanes

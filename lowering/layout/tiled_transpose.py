@@ -1,4 +1,5 @@
-"""Tile transposes, loops that write along one axis and read along another, and transpose squares in registers.
+"""Tile transposes, loops that write along one axis and read along another, and transpose squares in
+registers.
 
     for i in 0..4096 { for j in 0..4096 { y[i, j] = x[j, i] } }
     =>  for i.tile in 0..64 parallel { for j.tile in 0..16 {
@@ -9,12 +10,14 @@
           } }
         } }
 
-Legal if iterations are independent. Pays if stores are contiguous along one of two loops and reads along the other.
-Code generation loads a vector per lane for the unrolled square and transposes it by shuffles. A last tile that does not
-fit begins earlier (elements are written twice, to the same value); for unknown sizes the last part of a tile does.
+Legal if iterations are independent. Pays if stores are contiguous along one of two loops and reads
+along the other. Code generation loads a vector per lane for the unrolled square and transposes it
+by shuffles. A last tile that does not fit begins earlier (elements are written twice, to the same
+value); for unknown sizes the last part of a tile does.
 
-A result larger than the caches is written by strips. Each tile is transposed into a buffer, whose rows are written by
-non-temporal stores of whole cache lines, while the input of a later tile is prefetched:
+A result larger than the caches is written by strips. Each tile is transposed into a buffer, whose
+rows are written by non-temporal stores of whole cache lines, while the input of a later tile is
+prefetched:
 
     =>  for j.tile in 0..65 parallel { for i.tile in 0..64 {
           alloc stack turned: tensor<64x80xf32>
@@ -28,22 +31,24 @@ non-temporal stores of whole cache lines, while the input of a later tile is pre
           }
         } }
 
-The alignment of the array is known at run time only; strips begin and end at cache lines of it. If rows of the result
-are aligned differently, strips are wider, overlap by a line, and write only their own elements.
+The alignment of the array is known at run time only; strips begin and end at cache lines of it. If
+rows of the result are aligned differently, strips are wider, overlap by a line, and write only
+their own elements.
 
-For small elements, the rows of a tile's input are first copied side by side, by whole cache lines if all rows are
-aligned alike, so that a tile begins at a cache line wherever the array begins."""
+For small elements, the rows of a tile's input are first copied side by side, by whole cache lines
+if all rows are aligned alike, so that a tile begins at a cache line wherever the array begins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from ...dialect.ir.sizes import Dim
-from ...dialect.ir.types import I64
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.affine import key
-from ...dialect.notation.traverse import rewrite, substitute
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.affine import key
+from ...dialect.kernel_ir.traverse import rewrite, substitute
+from ...dialect.types.sizes import Dim
+from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import alignment, reads, stores, stride
 from ..loops.nontemporal_stores import is_large
 from ..loops.vectorize import independent
@@ -229,7 +234,9 @@ def _skew(access: ex.Read | ir.Store, along: ex.Index) -> ex.Misalignment | None
 def _copy(
     store: ir.Store, tile: ex.Tensor, fetch: Callable[[ex.Index], ir.Block], i: _Axis, j: _Axis
 ) -> ir.Statement:
-    """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch another tile."""
+    """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch
+    another tile.
+    """
     width = processor().vector_bytes // tile.element.bytes
 
     def by_rows(along: ir.For, here: ex.Expr, there: ex.Expr) -> ir.For:
@@ -288,9 +295,10 @@ def _prefetches(
 
 
 class _Axis:
-    """An index by tiles and parts of a tile, `step` elements each. For a known size, a last tile that does not fit
-    begins earlier; for an unknown size, a last part does. Long tiles may overlap by `overlap` elements, or begin some
-    elements earlier."""
+    """An index by tiles and parts of a tile, `step` elements each. For a known size, a last tile
+    that does not fit begins earlier; for an unknown size, a last part does. Long tiles may overlap
+    by `overlap` elements, or begin some elements earlier.
+    """
 
     def __init__(
         self,
@@ -342,7 +350,9 @@ class _Axis:
         self.origin = self.first
 
     def named(self) -> ir.Block:
-        """A name for the first element of a tile, used from then on, if it is no multiple of the pace."""
+        """A name for the first element of a tile, used from then on, if it is no multiple of the
+        pace.
+        """
         if self.begins is None:
             return ()
         self.first = ex.Var(f"{self.index.name}.first", I64)

@@ -1,4 +1,5 @@
-"""Vectorize across a short innermost axis, such as the colours of an image, by joining it with the loop around.
+"""Vectorize across a short innermost axis, such as the colours of an image, by joining it with the
+loop around.
 
     for i in 0..1000 { for c in 0..3 { y[i, c] = x[i, c] * g[c] } }
     =>  alloc register held: tensor<24xf32>
@@ -8,17 +9,19 @@
         } } }
         and a remainder loop over the last iterations of i
 
-Legal if iterations are independent. Pays for an axis of at most MAX_SHORT_AXIS elements inside `short_axis_trips`
-iterations. Reads that depend on the short axis alone are hoisted. Loops over many elements run in parallel, by blocks,
-each with its own hoisted reads. With an unknown trip count the last vectors overlap others. Loops that read plane by
-plane are left to `interleave_planes`."""
+Legal if iterations are independent. Pays for an axis of at most MAX_SHORT_AXIS elements inside
+`short_axis_trips` iterations. Reads that depend on the short axis alone are hoisted. Loops over
+many elements run in parallel, by blocks, each with its own hoisted reads. With an unknown trip
+count the last vectors overlap others. Loops that read plane by plane are left to
+`interleave_planes`.
+"""
 
-from ...dialect.ir.sizes import Dim, Size
-from ...dialect.ir.types import I1
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.kernel_ir.traverse import rewrite, walk
+from ...dialect.types.sizes import Dim, Size
+from ...dialect.types.tensor_types import I1
 from ..analysis.accesses import depends, reads, stores, stride
 from ..analysis.vector_alignment import overlaps
 from ..loops.collapse import Joined, join
@@ -88,7 +91,9 @@ def _counted(
 
 
 def _uncounted(vectors: "_Periods | Planes", rest: ir.For, count: Size, alone: bool) -> ir.Block:
-    """All blocks of iterations for an unknown trip count: the last one overlaps the one before, if at least one fits."""
+    """All blocks of iterations for an unknown trip count: the last one overlaps the one before, if
+    at least one fits.
+    """
     n = count // vectors.width
     block = Index("b", n)
     task, loop = _task(
@@ -144,7 +149,9 @@ class _Periods:
 def _hoisted(
     joined: Joined, block: ir.Block, size: int, at: Expr
 ) -> tuple[dict[Tensor, Expr], ir.Block]:
-    """The reads of a block that depend on the short axis alone, and the block with buffers in their place."""
+    """The reads of a block that depend on the short axis alone, and the block with buffers in their
+    place.
+    """
     changing: set[Expr] = {
         joined.outer,
         joined.index,

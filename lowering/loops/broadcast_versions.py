@@ -4,17 +4,18 @@
     =>  if p == q { for i in 0..p { y[i] = a[i] + b[i] } }
         if ~(p == q) { the same as before }
 
-Legal since exactly one version runs. Pays always: with equal sizes accesses are contiguous. The other
-version is for `unswitch_broadcast`."""
+Legal since exactly one version runs. Pays always: with equal sizes accesses are contiguous. The
+other version is for `unswitch_broadcast`.
+"""
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, Size, key_of, same_size
-from ...dialect.notation.expressions import Expr, as_index, both
-from ...dialect.notation.loops import Block, For, Kernel, map_expressions, nodes, statements
-from ...dialect.notation.plan import Kernels, versions
-from ...dialect.notation.traverse import rewrite
+from ...dialect.kernel_ir.execution_plan import Kernels, versions
+from ...dialect.kernel_ir.expressions import Expr, as_index, both
+from ...dialect.kernel_ir.loops import Block, For, Kernel, map_expressions, nodes, statements
+from ...dialect.kernel_ir.traverse import rewrite
 from ...dialect.spec.broadcasting import joined
+from ...dialect.types.sizes import Dim, Size, key_of, same_size
 from ..analysis.accesses import reduces_floats
 from ..formulas.match_broadcast_index import repeated, unrepeated
 from ..passes import kernel_pass
@@ -23,7 +24,9 @@ from .substitute_sizes import substitute_sizes
 
 @kernel_pass
 def broadcast_versions(kernel: Kernel, float_sums: bool = False) -> Kernels | None:
-    """A version for equal sizes and one for others, or None; with `float_sums` only where float sums depend on it."""
+    """A version for equal sizes and one for others, or None; with `float_sums` only where float
+    sums depend on it.
+    """
     return (
         None if float_sums and not reduces_floats(kernel) else versions(kernel, _versions(kernel))
     )

@@ -2,17 +2,19 @@
 
     y[i] = sum over k of f(i, k)  =>  for i { acc = 0; for k { acc += f(i, k) }; y[i] = acc }
 
-A reduction becomes an accumulator with its loops, a guarded value a branch, a check an `Assert`; the rest is pure."""
+A reduction becomes an accumulator with its loops, a guarded value a branch, a check an `Assert`;
+the rest is pure.
+"""
 
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import count
 
-from ...dialect.ir.types import F32, F64
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View
-from ...dialect.notation.plan import Plan, viewed
-from ...dialect.notation.traverse import children, walk, with_children
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, View
+from ...dialect.kernel_ir.traverse import children, walk, with_children
+from ...dialect.types.tensor_types import F32, F64
 from ..formulas.build_formulas import reads
 from ..formulas.propagate_constants import PARTIAL
 from ..formulas.share_subexpressions import share_subexpressions
@@ -25,7 +27,9 @@ LOWERED = (ex.Reduce, ex.When, ex.Check)  # to statements, as "rarely" is
 
 @declare("loops", Formulas)
 def build_loops(program: Formulas) -> Plan:
-    """The kernels of the formulas. A result that is not computed, or given back twice, is copied."""
+    """The kernels of the formulas. A result that is not computed, or given back twice, is
+    copied.
+    """
     slices = program.slices
     kernels: list[ir.Kernel] = []
     views: dict[ex.Tensor, ex.Tensor] = {}
@@ -74,7 +78,9 @@ def _copy(source: ex.Tensor, to: ex.Tensor, name: str) -> ir.Kernel:
 
 
 def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
-    """The kernel of a loop, after copies of what it carries where its results are what it works on."""
+    """The kernel of a loop, after copies of what it carries where its results are what it works
+    on.
+    """
     steps, operands, carried = nest.steps, nest.operands, nest.tensors[: nest.steps.carry]
     copies: list[ir.Kernel] = []
     if steps.trips is None:
@@ -124,7 +130,9 @@ class StatementLowering:
         self.names = count()
 
     def value(self, e: ex.Expr, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
-        """The expression without reductions, guards and checks; statements that compute those go to `out`, in order."""
+        """The expression without reductions, guards and checks; statements that compute those go to
+        `out`, in order.
+        """
         if isinstance(e, (ex.Const, ex.Extent, ex.Index)):
             return e
         if id(e) in done:
@@ -217,7 +225,9 @@ class StatementLowering:
 
 
 def accumulate(function: str, acc: ex.Tensor, value: ex.Expr) -> ir.Statement:
-    """acc = function(acc, value); a product summed in f32 or f64 becomes a fused multiply-add, rounded once."""
+    """acc = function(acc, value); a product summed in f32 or f64 becomes a fused multiply-add,
+    rounded once.
+    """
     match value:
         case ex.Apply("mul", (a, b), _) if function == "add" and acc.element in (F32, F64):
             return ir.Store(acc, (), ex.apply("fma", a, b, acc[()]))
@@ -225,7 +235,9 @@ def accumulate(function: str, acc: ex.Tensor, value: ex.Expr) -> ir.Statement:
 
 
 def is_speculatable(e: ex.Expr) -> bool:
-    """Test whether evaluation is defined and cheap even if unused (LLVM's isSafeToSpeculativelyExecute)."""
+    """Test whether evaluation is defined and cheap even if unused (LLVM's
+    isSafeToSpeculativelyExecute).
+    """
     for node in walk(e):
         match node:
             case ex.Apply(function, _, type):

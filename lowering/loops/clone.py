@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Expr, Index, Var
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import Expr, Index, Var
 
 
 def clone(block: ir.Block, values: dict[Expr, Expr], mark: str) -> ir.Block:
-    """The block with its indices replaced, and `mark` appended to the names of its own indices, variables and buffers."""
+    """The block with its indices replaced, and `mark` appended to the names of its own indices,
+    variables and buffers.
+    """
     inside = ir.statements(block)
     variables = {
         s.var: Var(f"{s.var.name}.{mark}", s.var.type) for s in inside if isinstance(s, ir.Let)

@@ -2,18 +2,20 @@
 
     for i in 0..4 { for j in 0..8 { y[i, j] = f(x[i, j]) } }  =>  for i in 0..32 { y[i] = f(x[i]) }
 
-Legal where every access that has one of the indices has the other beside it, over whole axes. Tensors get the joined
-shape, with the same elements in the same order, so parameters keep their storage. Pays always: one long loop vectorizes
-better than a short one inside another. Loops of one iteration are removed first."""
+Legal where every access that has one of the indices has the other beside it, over whole axes.
+Tensors get the joined shape, with the same elements in the same order, so parameters keep their
+storage. Pays always: one long loop vectorizes better than a short one inside another. Loops of one
+iteration are removed first.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ...dialect.ir.sizes import same_size
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
-from ...dialect.notation.traverse import children
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
+from ...dialect.kernel_ir.traverse import children
+from ...dialect.types.sizes import same_size
 from ..analysis.accesses import allocated, depends, every_access, stores
 from ..passes import kernel_pass
 from .inline_lets import inline_lets
@@ -30,7 +32,9 @@ def collapse(kernel: ir.Kernel) -> ir.Kernel:
 def _collapsed(
     parameters: tuple[Tensor, ...], body: ir.Block
 ) -> tuple[tuple[Tensor, ...], ir.Block]:
-    """The collapse of kernels that may differ in what directs passes; several of these ask for it."""
+    """The collapse of kernels that may differ in what directs passes; several of these ask for
+    it.
+    """
     kernel = _without_unit_axes(ir.Kernel("", parameters, _without_single(body)))
     while (pair := next(_pairs(kernel), None)) is not None:
         kernel = _joined(kernel, *pair).kernel
@@ -39,13 +43,17 @@ def _collapsed(
 
 @lru_cache(maxsize=4)
 def collapsed(kernel: ir.Kernel) -> ir.Kernel:
-    """Collapse a kernel whose names of index arithmetic are substituted: the form in which passes match nests, one after another."""
+    """Collapse a kernel whose names of index arithmetic are substituted: the form in which passes
+    match nests, one after another.
+    """
     return collapse(inline_lets(kernel))
 
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """A kernel whose two innermost loops over elements are collapsed; uses of the single indices remain."""
+    """A kernel whose two innermost loops over elements are collapsed; uses of the single indices
+    remain.
+    """
 
     kernel: ir.Kernel
     outer: Index
@@ -54,7 +62,9 @@ class Joined:
 
 
 def join(kernel: ir.Kernel) -> Joined | None:
-    """Collapse the two innermost loops over elements if every result has their indices side by side."""
+    """Collapse the two innermost loops over elements if every result has their indices side by
+    side.
+    """
     for outer in ir.statements(kernel.body):
         match outer:
             case ir.For(body=(ir.For(body=(first, *rest)) as inner,)) if (
@@ -73,7 +83,9 @@ def join(kernel: ir.Kernel) -> Joined | None:
 
 @lru_cache(maxsize=4)
 def flatten(kernel: ir.Kernel) -> ir.Kernel:
-    """Collapse the two innermost loops over elements; the single indices are computed from the joined one."""
+    """Collapse the two innermost loops over elements; the single indices are computed from the
+    joined one.
+    """
     if (joined := join(kernel)) is None:
         return kernel
     width = as_index(joined.inner.extent)
@@ -85,7 +97,9 @@ def flatten(kernel: ir.Kernel) -> ir.Kernel:
 
 
 def _axis(tensor: Tensor, at: tuple[Expr, ...], i: Index, j: Index) -> int | None:
-    """The axis at which an access has the two indices side by side, over whole axes; None if it has them otherwise."""
+    """The axis at which an access has the two indices side by side, over whole axes; None if it has
+    them otherwise.
+    """
     axis = next((n for n, e in enumerate(at) if depends(e, {i, j})), len(at))
     first, last, rest = at[axis : axis + 1], at[axis + 1 : axis + 2], at[axis + 2 :]
     if first != (i,) or last != (j,) or any(depends(e, {i, j}) for e in rest):
@@ -124,7 +138,9 @@ def squeezed(items: tuple, tensor: Tensor) -> tuple:
 
 
 def _without_unit_axes(kernel: ir.Kernel) -> ir.Kernel:
-    """Remove unit axes of a kernel with a float reduction: its order is then the same as for unknown sizes."""
+    """Remove unit axes of a kernel with a float reduction: its order is then the same as for
+    unknown sizes.
+    """
     if not any(
         s.tensor.space == "register" and s.tensor.element.kind == "float"
         for s in stores(kernel.body)
@@ -163,7 +179,9 @@ def _pairs(kernel: ir.Kernel) -> Iterator[tuple[ir.For, ir.For, dict[Tensor, int
 
 
 def _axes(kernel: ir.Kernel, outer: ir.For, inner: ir.For) -> dict[Tensor, int] | None:
-    """The axis of each tensor that [..., i, j, ...] indexes; None if the indices are used in another way."""
+    """The axis of each tensor that [..., i, j, ...] indexes; None if the indices are used in
+    another way.
+    """
     i, j = outer.index, inner.index
     axes: dict[Tensor, int] = {}
     for tensor, at in every_access(inner.body):
@@ -179,7 +197,9 @@ def _axes(kernel: ir.Kernel, outer: ir.For, inner: ir.For) -> dict[Tensor, int] 
 
 
 def _accessed(block: ir.Block) -> Iterator[Tensor]:
-    """The tensor of every access of a block; an access that several statements share appears once per statement."""
+    """The tensor of every access of a block; an access that several statements share appears once
+    per statement.
+    """
     yield from (s.tensor for s in stores(block))
     yield from (e.tensor for e in ir.nodes(block) if isinstance(e, Read))
 

@@ -1,15 +1,18 @@
-"""Expand functions of kernels from outside that back ends lack: a libm in primitives, and rare values as branches.
+"""Expand functions of kernels from outside that back ends lack: a libm in primitives, and rare
+values as branches.
 
     y[i] = exp(x[i])  =>  y[i] = ... fma(...) ...
     y[i] = rarely(c, a, b)  =>  alloc acc; acc = b; if any(c) { acc = select(c, a, acc) }; y[i] = acc
 
-Legal always: formulas go through the same expansions when they are lowered, and each function is evaluated where it stands."""
+Legal always: formulas go through the same expansions when they are lowered, and each function is
+evaluated where it stands.
+"""
 
 from collections.abc import Callable
 
-from ...dialect.ir.types import I32
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.traverse import rewrite, walk
+from ...dialect.types.tensor_types import I32
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import FUNCTIONS, in_primitives
 from ..passes import scheduled_kernel_pass

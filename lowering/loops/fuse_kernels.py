@@ -3,18 +3,20 @@
     for i { t[i] = f(x[i]) };  for i { y[i] = g(t[i]) };  for i { z[i] = h(t[i]) }
     =>  for i { let a = f(x[i]); let b = g(a); let c = h(a); y[i] = b; z[i] = c }
 
-Legal if every dependence between the kernels is at the same point of the iteration space. Pays where kernels share an
-array, or one reads another's result: an array that only the fused kernel reads needs no storage. Kernels without loops
-always fuse. Stores come last, so that results may be stored in the place of operands."""
+Legal if every dependence between the kernels is at the same point of the iteration space. Pays
+where kernels share an array, or one reads another's result: an array that only the fused kernel
+reads needs no storage. Kernels without loops always fuse. Stores come last, so that results may be
+stored in the place of operands.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from ...dialect.ir.sizes import same_size
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Expr, Index, Tensor, Var
-from ...dialect.notation.plan import Plan, viewed
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.expressions import Expr, Index, Tensor, Var
+from ...dialect.types.sizes import same_size
 from ..analysis.accesses import reads, stores
 from ..passes import plan_pass
 from ..processor import processor
@@ -42,7 +44,9 @@ class _Group:
 
 @plan_pass
 def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
-    """The plan with the same work in fewer kernels. A kernel without loops may access up to `scalars` arrays."""
+    """The plan with the same work in fewer kernels. A kernel without loops may access up to
+    `scalars` arrays.
+    """
     views = plan.views
     groups: list[_Group] = []
     users: dict[
@@ -85,7 +89,9 @@ def _group(kernel: ir.Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
 
 
 def _straight(block: ir.Block, result: Tensor, indices: list[Index]) -> bool:
-    """Test whether the block has no loops and ends with the store of the result at the indices of the loops around it."""
+    """Test whether the block has no loops and ends with the store of the result at the indices of
+    the loops around it.
+    """
     *before, last = block
     if ir.has_loops(tuple(before)) or any(s.tensor is result for s in stores(tuple(before))):
         return False
@@ -155,7 +161,9 @@ def _worthwhile(group: _Group, new: _Group, scalars: int) -> bool:
 
 
 def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bool:
-    """Test whether the kernel reads the group's results only at the same point, and overwrites none of its operands."""
+    """Test whether the kernel reads the group's results only at the same point, and overwrites none
+    of its operands.
+    """
     if new.writes & (group.reads | group.writes):
         return False
     shared = [e for e in reads(new.bodies[0]) if viewed(e.tensor, views) in group.writes]

@@ -1,21 +1,24 @@
-"""Split loops where remainders and extremes of their index change, so that no part computes them (index-set splitting).
+"""Split loops where remainders and extremes of their index change, so that no part computes them
+(index-set splitting).
 
     for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i of n in 1..n { y[i] = x[i - 1] }
 
-Legal always. Pays in innermost loops, and in any loop whose index is compared with a constant by a select; guards are
-left to `loop_partition`. A remainder by an unknown size, over a known number of rounds, becomes a loop over rounds:
+Legal always. Pays in innermost loops, and in any loop whose index is compared with a constant by a
+select; guards are left to `loop_partition`. A remainder by an unknown size, over a known number of
+rounds, becomes a loop over rounds:
 
-    for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }"""
+    for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }
+"""
 
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ...dialect.ir.sizes import Size, same_size
-from ...dialect.ir.types import I64
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import Affine, affine
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, as_index
-from ...dialect.notation.traverse import rewrite
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, Index, as_index
+from ...dialect.kernel_ir.traverse import rewrite
+from ...dialect.types.sizes import Size, same_size
+from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import allocated, stores
 from ..passes import kernel_pass
 from .clone import clone
@@ -29,7 +32,9 @@ ROUNDS = 64  # rounds of a remainder by an unknown size, at most
 
 @kernel_pass
 def index_set_split(kernel: ir.Kernel) -> ir.Kernel:
-    """The kernel with its loops split, unless it has a reduction, whose loops are left to `contraction`."""
+    """The kernel with its loops split, unless it has a reduction, whose loops are left to
+    `contraction`.
+    """
     return kernel if _reduces(kernel.body) else kernel.with_body(_block(kernel.body, MAX_NODES))
 
 

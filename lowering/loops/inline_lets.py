@@ -2,11 +2,12 @@
 
     let t = p - 1 + k; if t >= 0 { x[t] }  =>  if p - 1 + k >= 0 { x[p - 1 + k] }
 
-Legal for values that read no memory. Pays since later passes then see the affine form of guards and accesses."""
+Legal for values that read no memory. Pays since later passes then see the affine form of guards and
+accesses.
+"""
 
-from ...dialect.ir.types import I1, I64
-from ...dialect.notation.expressions import Expr, Index, Read
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.expressions import Expr, Index, Read
+from ...dialect.kernel_ir.loops import (
     Block,
     For,
     If,
@@ -17,7 +18,8 @@ from ...dialect.notation.loops import (
     replace,
     statements,
 )
-from ...dialect.notation.traverse import substitute, walk
+from ...dialect.kernel_ir.traverse import substitute, walk
+from ...dialect.types.tensor_types import I1, I64
 from ..passes import kernel_pass
 
 

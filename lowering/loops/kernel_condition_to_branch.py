@@ -2,12 +2,14 @@
 
     kernel k where n >= 6 { for i parallel { f } }  =>  kernel k { for i parallel { if n >= 6 { f } } }
 
-Legal always; the last pass of each target. The branch stands inside a loop that threads or blocks share, since a kernel
-is launched whether its condition holds or not. The fields of a kernel that only passes read get their defaults."""
+Legal always; the last pass of each target. The branch stands inside a loop that threads or blocks
+share, since a kernel is launched whether its condition holds or not. The fields of a kernel that
+only passes read get their defaults.
+"""
 
 from dataclasses import replace
 
-from ...dialect.notation.loops import Block, For, If, Kernel
+from ...dialect.kernel_ir.loops import Block, For, If, Kernel
 from ..passes import scheduled_kernel_pass
 
 

@@ -1,11 +1,13 @@
-"""Lower element types that no back end has (LLVM's type legalization): complex ones to pairs of floats, the real part first
-(MLIR's convert-complex-to-standard), and bf16 to its bits (TVM's BF16StorageLegalize).
+"""Lower element types that no back end has (LLVM's type legalization): complex ones to pairs of
+floats, the real part first (MLIR's convert-complex-to-standard), and bf16 to its bits (TVM's
+BF16StorageLegalize).
 
     y: tensor<Nxcomplex<f32>>  =>  y: tensor<Nx2xf32>
     y: tensor<Nxbf16>  =>  y: tensor<Nxui16>
 
-Legal since the storage is the same bytes. Sums, differences, products, selects and (in)equality of complex numbers are split
-here; dialects define the other functions by `real`, `imag` and `complex`. Arithmetic of bf16 is mostly that of f32 by now.
+Legal since the storage is the same bytes. Sums, differences, products, selects and (in)equality of
+complex numbers are split here; dialects define the other functions by `real`, `imag` and `complex`.
+Arithmetic of bf16 is mostly that of f32 by now.
 """
 
 from dataclasses import replace
@@ -14,10 +16,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...dialect.ir.types import BF16, BY_DTYPE, C64, F32, F64, UI16, ElementType
-from ...dialect.notation import expressions as ex, loops as ir
-from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import over, rebuild
+from ...dialect.kernel_ir import expressions as ex, loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.traverse import over, rebuild
+from ...dialect.types.tensor_types import BF16, BY_DTYPE, C64, F32, F64, UI16, ElementType
 from ..math.bfloat16 import in_f32
 from ..passes import plan_pass
 

@@ -1,24 +1,27 @@
-"""Peel loops at the boundaries where guards of inner loops change, so that the interior has no branch.
+"""Peel loops at the boundaries where guards of inner loops change, so that the interior has no
+branch.
 
     for q in 0..8 { for k in 0..3 { if q + k - 1 >= 0 & q + k - 1 < 8 { f } } }
     =>  for q of 8 in 0..1 { for k { if ... { f } } }    a border
         for q of 8 in 1..7 { for k { f } }               the interior, where the guard holds for every k
         for q of 8 in 7..8 { for k { if ... { f } } }    a border
 
-Legal for guards that are affine in the indices. Pays since the interior vectorizes without masks. TVM calls this
-LoopPartition, Halide partition_loops. Guards that hold for all values of the indices, such as i + 1 >= 0, are removed
-first. A guard on the loop's own index leaves no border: the other part has its negation. Only the innermost loop over
-elements is partitioned for guards of inner loops; `tighten_bounds` handles the rest.
+Legal for guards that are affine in the indices. Pays since the interior vectorizes without masks.
+TVM calls this LoopPartition, Halide partition_loops. Guards that hold for all values of the
+indices, such as i + 1 >= 0, are removed first. A guard on the loop's own index leaves no border:
+the other part has its negation. Only the innermost loop over elements is partitioned for guards of
+inner loops; `tighten_bounds` handles the rest.
 
-A loop of unknown extent tests at run time whether it has an interior; the iterations of its borders are then separate,
-without the guards that follow from the test."""
+A loop of unknown extent tests at run time whether it has an interior; the iterations of its borders
+are then separate, without the guards that follow from the test.
+"""
 
 from collections.abc import Mapping
 from itertools import pairwise
 
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
+from ...dialect.kernel_ir.expressions import (
     Const,
     Expr,
     Extent,
@@ -89,7 +92,9 @@ def _pieces(loop: ir.For, most: int) -> list[ir.Statement]:
 
 
 def _exact(loop: ir.For) -> tuple[Expr, Expr, bool] | None:
-    """A condition that changes once, as (condition, index at which it changes, whether it holds below)."""
+    """A condition that changes once, as (condition, index at which it changes, whether it holds
+    below).
+    """
     for condition in _conditions(loop.body, choices=True):
         sums = affine_conditions(condition)
         if (
@@ -120,7 +125,9 @@ def _part(loop: ir.For, start: Expr, end: Expr, condition: Expr, holds: bool) ->
 
 
 def _interior(loop: ir.For) -> list[ir.Statement]:
-    """The loop as a border, the interior in which the guards of inner loops hold, and another border."""
+    """The loop as a border, the interior in which the guards of inner loops hold, and another
+    border.
+    """
     computes = any(s.tensor.space != "register" for s in stores(loop.body))
     if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], ir.For)):
         return [loop]
@@ -167,7 +174,9 @@ def _nowhere(part: ir.For, extents: Mapping[object, tuple[int, int] | None]) -> 
 def _of_any_length(
     loop: ir.For, low: Expr, high: Expr, decided: dict[int, bool]
 ) -> list[ir.Statement]:
-    """The parts under a run-time test that the interior is not empty, with the original loop otherwise."""
+    """The parts under a run-time test that the interior is not empty, with the original loop
+    otherwise.
+    """
     tests = [affine(b) - affine(a) for a, b in pairwise((loop.start, low, high, loop.end))]
     interior = ir.replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
     parts = (
@@ -189,7 +198,9 @@ def _strictest(tests: list[Affine]) -> list[Affine]:
 
 
 def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Block:
-    """The iterations of a border; a few iterations are peeled, without guards that a run-time test implies."""
+    """The iterations of a border; a few iterations are peeled, without guards that a run-time test
+    implies.
+    """
     length = affine(end) - affine(start)
     if length.terms or not 0 <= length.constant <= SINGLE:
         return (ir.replace(loop, start=start, stop=end),)
@@ -206,7 +217,9 @@ def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Blo
 
 
 def _implied(loop: ir.For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
-    """The conditions that hold in an iteration if arrays are large; the tests that imply them are appended to `tests`."""
+    """The conditions that hold in an iteration if arrays are large; the tests that imply them are
+    appended to `tests`.
+    """
     extents = _ranges(loop.body)
     truths: dict[int, bool] = {}
     for condition in _conditions(loop.body):
@@ -295,7 +308,9 @@ def _conditions(block: ir.Block, choices: bool = False) -> list[Expr]:
 
 
 def _decided(block: ir.Block, decided: dict[int, bool]) -> ir.Block:
-    """The block with decided conditions replaced, and dead branches and empty statements removed."""
+    """The block with decided conditions replaced, and dead branches and empty statements
+    removed.
+    """
 
     def decide(s: ir.Statement) -> ir.Block | None:
         if isinstance(s, ir.If):

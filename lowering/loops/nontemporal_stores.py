@@ -2,16 +2,17 @@
 
     y[i] = f(x[i])  =>  y[i] = f(x[i]) streaming, over all of a row
 
-Legal for any store that the kernel does not read back. Pays where a result is larger than the caches, or a large part
-of a kernel's traffic, and is written once, by vectors: no cache line is read before it is written, which saves a third
-of the traffic of a copy. For a result of unknown size the kernel tests the size at run time."""
+Legal for any store that the kernel does not read back. Pays where a result is larger than the
+caches, or a large part of a kernel's traffic, and is written once, by vectors: no cache line is
+read before it is written, which saves a third of the traffic of a copy. For a result of unknown
+size the kernel tests the size at run time.
+"""
 
 from math import gcd
 
-from ...dialect.ir.sizes import Size, product
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Expr, Tensor, as_index, both
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import Expr, Tensor, as_index, both
+from ...dialect.kernel_ir.loops import (
     Block,
     For,
     If,
@@ -22,6 +23,7 @@ from ...dialect.notation.loops import (
     replace,
     rewrite_block,
 )
+from ...dialect.types.sizes import Size, product
 from ..analysis.accesses import alignment, reads, stores, stride
 from ..analysis.vector_alignment import begins_lines, can_shift
 from ..passes import kernel_pass
@@ -45,7 +47,9 @@ def nontemporal_stores(kernel: Kernel) -> Kernel:
 
 
 def _joined(block: Block, large: set[Tensor]) -> Block:
-    """Join consecutive vector loops along a row whose stores stream; code generation handles the ends."""
+    """Join consecutive vector loops along a row whose stores stream; code generation handles the
+    ends.
+    """
     joined: list[Statement] = []
     for s in block:
         match s:
@@ -80,7 +84,9 @@ def _both(a: Statement, b: Statement, large: set[Tensor]) -> For | None:
 
 
 def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
-    """Vector loops with streaming stores, under a test of unknown sizes. None for a single vector."""
+    """Vector loops with streaming stores, under a test of unknown sizes. None for a single
+    vector.
+    """
     match s:
         case For(kind="vector"):
             alone = is_one_turn(s)
@@ -102,7 +108,9 @@ def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
 
 
 def large_bytes() -> int:
-    """The size from which an array does not stay in the caches beside others: half of the last level."""
+    """The size from which an array does not stay in the caches beside others: half of the last
+    level.
+    """
     return processor().l3_bytes // 2
 
 
@@ -132,7 +140,9 @@ def leading_store(s: For) -> Store | None:
 
 
 def can_peel_to_align(s: Store, lane: For) -> bool:
-    """Test whether a vector loop can be aligned for a store: its vectors are whole, and may begin anywhere."""
+    """Test whether a vector loop can be aligned for a store: its vectors are whole, and may begin
+    anywhere.
+    """
     return lane.width * s.tensor.element.bytes % processor().vector_bytes == 0 and can_shift(lane)
 
 

@@ -3,13 +3,14 @@
     for i { for j { ... } }  =>  for i parallel { for j { ... } }
     for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }
 
-Legal for a nest of one loop, or of the parts of one, whose iterations write disjoint elements: every array that it
-writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; their cost decides how many form a task."""
+Legal for a nest of one loop, or of the parts of one, whose iterations write disjoint elements:
+every array that it writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; their
+cost decides how many form a task.
+"""
 
-from ...dialect.ir.sizes import Dim, same_size
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import ZERO, Const, Expr, Index, as_index, minimum
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import ZERO, Const, Expr, Index, as_index, minimum
+from ...dialect.kernel_ir.loops import (
     Block,
     For,
     If,
@@ -20,6 +21,7 @@ from ...dialect.notation.loops import (
     replace,
     substitute_block,
 )
+from ...dialect.types.sizes import Dim, same_size
 from ..analysis.accesses import allocated, stores
 from ..analysis.cost import Sizes, block_operations
 from ..passes import kernel_pass
@@ -84,7 +86,9 @@ def block_bounds(extent: Dim, size: Dim | Expr, block: Expr) -> tuple[Expr, Expr
 
 
 def adjoining(loop: For) -> For | None:
-    """The only loop inside another, if it runs consecutive parts: for b { for i in b * 16..b * 16 + 16 { ... } }"""
+    """The only loop inside another, if it runs consecutive parts: for b { for i in b * 16..b * 16 +
+    16 { ... } }
+    """
     match loop.body:
         case (For(_, body, start, kind="serial" | "vector", overlap=0) as inner,):
             begin = affine(start)
@@ -96,9 +100,11 @@ def adjoining(loop: For) -> For | None:
 
 
 def rejoined(block: Block) -> Block:
-    """Join loops over consecutive parts of a range into one, with a branch to the part of an iteration.
+    """Join loops over consecutive parts of a range into one, with a branch to the part of an
+    iteration.
 
-    for i of 9 in 0..1 { a }; for i of 9 in 1..9 { b }  =>  for i in 0..9 { if i < 1 { a } else { b } }"""
+    for i of 9 in 0..1 { a }; for i of 9 in 1..9 { b }  =>  for i in 0..9 { if i < 1 { a } else { b } }
+    """
     parts = [s for s in block if isinstance(s, For) and s.kind == "serial" and not can_be_vector(s)]
     starts = [s.start.value for s in parts if isinstance(s.start, Const)]
     ends = [s.end.value for s in parts if isinstance(s.end, Const)]

@@ -1,17 +1,17 @@
-"""Check at run time, for debugging, that accesses lie in their arrays and integers in the intervals that passes rely on.
+"""Check at run time, for debugging, that accesses lie in their arrays and integers in the intervals
+that passes rely on.
 
     y[i + 1] = f(x[i])  =>  assert i >= 0 & i < 8, "...";  assert i + 1 >= 0 & i + 1 < 8, "...";  y[i + 1] = f(x[i])
 
-Legal always, as the last pass over kernels: nothing that it checks is inferred from loop bounds. A kernel ends at the first
-check that fails. Pays where a bug in the compiler is looked for. Cf. AddressSanitizer and Halide's bounds assertions.
+Legal always, as the last pass over kernels: nothing that it checks is inferred from loop bounds. A
+kernel ends at the first check that fails. Pays where a bug in the compiler is looked for. Cf.
+AddressSanitizer and Halide's bounds assertions.
 """
 
 from collections.abc import Callable
 
-from ...dialect.ir.sizes import Dim
-from ...dialect.ir.types import I64
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Cast,
     Const,
@@ -25,9 +25,11 @@ from ...dialect.notation.expressions import (
     both,
     constant,
 )
-from ...dialect.notation.interval import Interval, whole
-from ...dialect.notation.printer import Names, expression_text, size_text
-from ...dialect.notation.traverse import children, walk
+from ...dialect.kernel_ir.integer_interval import Interval, whole
+from ...dialect.kernel_ir.kernel_printer import Names, expression_text, size_text
+from ...dialect.kernel_ir.traverse import children, walk
+from ...dialect.types.sizes import Dim
+from ...dialect.types.tensor_types import I64
 from ..analysis.integer_ranges import intervals
 from ..pass_context import Context
 from ..passes import scheduled_kernel_pass
@@ -108,7 +110,9 @@ class _Checks:
             )
 
     def stored(self, s: ir.Store, statements: list[ir.Statement]) -> None:
-        """Append the check that a stored number lies in the interval of its array, before it is narrowed to that."""
+        """Append the check that a stored number lies in the interval of its array, before it is
+        narrowed to that.
+        """
         proven, value = self.ranges.get(s.tensor), s.value
         if proven is not None and not whole(s.tensor.element).within(proven):
             if isinstance(value, Cast) and value.operand.type.is_integer:

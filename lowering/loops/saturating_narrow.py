@@ -2,15 +2,16 @@
 
     i8(max(min(x, 100), 0))  =>  max(min(i8(max(min(x, 127), -128)), 100), 0)
 
-Legal where the clamp lies within the narrow type. Pays since processors saturate and narrow by one instruction (x86:
-packs), and the clamp then handles more lanes per vector."""
+Legal where the clamp lies within the narrow type. Pays since processors saturate and narrow by one
+instruction (x86: packs), and the clamp then handles more lanes per vector.
+"""
 
 from dataclasses import replace
 
-from ...dialect.ir.types import I8, I16, I32, UI8, UI16
-from ...dialect.notation.expressions import Apply, Cast, Expr, cast, constant, maximum, minimum
-from ...dialect.notation.loops import Kernel, map_expressions, nodes
-from ...dialect.notation.traverse import rewrite
+from ...dialect.kernel_ir.expressions import Apply, Cast, Expr, cast, constant, maximum, minimum
+from ...dialect.kernel_ir.loops import Kernel, map_expressions, nodes
+from ...dialect.kernel_ir.traverse import rewrite
+from ...dialect.types.tensor_types import I8, I16, I32, UI8, UI16
 from ..analysis.integer_ranges import clamped
 from ..passes import scheduled_kernel_pass
 

@@ -1,17 +1,20 @@
-"""Simplify index arithmetic and conditions with the bounds of indices (MLIR's SimplifyAffineWithBounds).
+"""Simplify index arithmetic and conditions with the bounds of indices (MLIR's
+SimplifyAffineWithBounds).
 
     (i + 511) mod 512  =>  i - 1          where 1 <= i < 512
     if i - 1 >= 0 { A } else { B }  =>  A
 
-Legal for integers and conditions over indices and sizes; arithmetic on data wraps and is left alone. A branch that is
-always taken is replaced by its statements, and an accumulator that is assigned once becomes a variable."""
+Legal for integers and conditions over indices and sizes; arithmetic on data wraps and is left
+alone. A branch that is always taken is replaced by its statements, and an accumulator that is
+assigned once becomes a variable.
+"""
 
 from functools import lru_cache
 
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
-from ...dialect.notation.simplify import fold_constants, simplify_index
-from ...dialect.notation.traverse import children, over, rebuild
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
+from ...dialect.kernel_ir.simplify_node import fold_constants, simplify_index
+from ...dialect.kernel_ir.traverse import children, over, rebuild
 from ..analysis.accesses import accumulators, stores
 
 

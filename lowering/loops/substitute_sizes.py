@@ -1,15 +1,16 @@
 """Specialize a kernel to known sizes (shape specialization).
 
-for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x and y of 8 elements"""
+for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x and y of 8 elements
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 from operator import is_not
 
-from ...dialect.ir.sizes import Dim, same_size
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Apply, Const, Expr, Extent, Index, as_index
-from ...dialect.notation.traverse import rewrite
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import ZERO, Apply, Const, Expr, Extent, Index, as_index
+from ...dialect.kernel_ir.traverse import rewrite
+from ...dialect.types.sizes import Dim, same_size
 from ..analysis.accesses import allocated
 
 

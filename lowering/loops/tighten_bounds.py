@@ -3,17 +3,19 @@
     for k in 0..3 { if p + k - 1 >= 0 & p + k - 1 < 8 & g { ... } }
     =>  if g { for k of 3 in max(0, 1 - p)..min(3, 9 - p) { ... } }
 
-Legal for a guard around the whole body that reads no array which the body writes. A condition that does not depend on the
-loop's index is hoisted out of the loop; one that is affine in it becomes a bound. Pays always."""
+Legal for a guard around the whole body that reads no array which the body writes. A condition that
+does not depend on the loop's index is hoisted out of the loop; one that is affine in it becomes a
+bound. Pays always.
+"""
 
 from functools import reduce
 from operator import and_
 
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import Affine, affine_conditions
-from ...dialect.notation.expressions import Expr, Index, Read, conjunction, maximum, minimum
-from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine_conditions
+from ...dialect.kernel_ir.expressions import Expr, Index, Read, conjunction, maximum, minimum
+from ...dialect.kernel_ir.index_bounds import index_bounds
+from ...dialect.kernel_ir.traverse import walk
 from ..analysis.accesses import depends, stores
 from ..passes import kernel_pass
 
@@ -64,7 +66,9 @@ def _narrowed(loop: ir.For, conditions: list[Expr], body: ir.Block) -> ir.Statem
 
 
 def bound(sum: Affine, index: Index) -> tuple[bool, Expr] | None:
-    """The bound that sum >= 0 implies: (True, b) for index >= b, (False, b) for index < b; None if it is not affine."""
+    """The bound that sum >= 0 implies: (True, b) for index >= b, (False, b) for index < b; None if
+    it is not affine.
+    """
     factor, rest = sum.factor(index), sum.without(index)
     if not factor or any(depends(a, {index}) for a, _ in rest.terms.values()):
         return None

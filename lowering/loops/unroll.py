@@ -2,12 +2,14 @@
 
     for k in 0..3 { acc = acc + f(k) }  =>  for k in 0..3 unrolled { acc = acc + f(k) }
 
-Legal for constant bounds; emission repeats the body with a constant index. Pays up to MAX_TRIPS iterations and
-MAX_NODES nodes. The index of a loop of one iteration is replaced at once, so that inner bounds become constants too."""
+Legal for constant bounds; emission repeats the body with a constant index. Pays up to MAX_TRIPS
+iterations and MAX_NODES nodes. The index of a loop of one iteration is replaced at once, so that
+inner bounds become constants too.
+"""
 
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Const
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import Const
+from ...dialect.kernel_ir.traverse import walk
 from ..passes import scheduled_kernel_pass
 
 MAX_TRIPS = 8  # iterations of an unrolled loop

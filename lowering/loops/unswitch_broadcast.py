@@ -5,17 +5,18 @@
           for i in 0..n { alloc part0; if p >= n { part0 = a[i] } else { part0 = a[0] }; ... } }
         else { the same as before }
 
-Legal always. Pays where sizes that are broadcast turn out to differ (`broadcast_versions`): accesses are contiguous, or
-are the same for all lanes."""
+Legal always. Pays where sizes that are broadcast turn out to differ (`broadcast_versions`):
+accesses are contiguous, or are the same for all lanes.
+"""
 
 from dataclasses import replace
 from functools import reduce
 from operator import and_
 
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import ZERO, Expr, Read, Tensor, as_index, both
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import key
+from ...dialect.kernel_ir.expressions import ZERO, Expr, Read, Tensor, as_index, both
+from ...dialect.kernel_ir.traverse import rewrite, walk
 from ..formulas.match_broadcast_index import repeated, unrepeated
 from ..passes import statement_pass
 from .broadcast_versions import broadcast_sizes
@@ -23,7 +24,9 @@ from .broadcast_versions import broadcast_sizes
 
 @statement_pass
 def unswitch_broadcast(s: ir.Statement) -> ir.Block | None:
-    """A loop with variables for reads of operands that may be repeated, assigned in a branch, where that is uniform."""
+    """A loop with variables for reads of operands that may be repeated, assigned in a branch, where
+    that is uniform.
+    """
     if (
         not isinstance(s, ir.For)
         or s.kind != "serial"

@@ -4,21 +4,23 @@
     =>  for j of 100 in 0..96 vector 8 { acc = 0; for k { acc = acc + x[k, j] }; y[j] = acc }
         for j of 100 in 92..100 vector 8 { ... }
 
-Legal if iterations are independent and uniform, and every access is contiguous, uniform, a shuffle of close elements,
-or a gather. The innermost such loop is vectorized. The remainder is one more vector that overlaps the last (elements
-are computed twice, to the same value), or the original loop; for an unknown extent a run-time test checks that a vector
-fits. A vector has 32 bytes of the widest element; a loop takes several where a reduction needs more sums in flight, and
-two where a long dependence chain leaves units idle. A loop that reads backwards runs backwards."""
+Legal if iterations are independent and uniform, and every access is contiguous, uniform, a shuffle
+of close elements, or a gather. The innermost such loop is vectorized. The remainder is one more
+vector that overlaps the last (elements are computed twice, to the same value), or the original
+loop; for an unknown extent a run-time test checks that a vector fits. A vector has 32 bytes of the
+widest element; a loop takes several where a reduction needs more sums in flight, and two where a
+long dependence chain leaves units idle. A loop that reads backwards runs backwards.
+"""
 
 from collections.abc import Iterator
 from math import lcm
 
-from ...dialect.ir.types import I1
-from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import affine, key
-from ...dialect.notation.expressions import Apply, Expr, Index, Read, maximum
-from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.traverse import children, walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import affine, key
+from ...dialect.kernel_ir.expressions import Apply, Expr, Index, Read, maximum
+from ...dialect.kernel_ir.index_bounds import index_bounds
+from ...dialect.kernel_ir.traverse import children, walk
+from ...dialect.types.tensor_types import I1
 from ..analysis.accesses import (
     allocated,
     depends,
@@ -52,7 +54,9 @@ def vectorize(s: ir.Statement) -> ir.Block | None:
 
 
 def can_be_vector(s: ir.For) -> bool:
-    """Test whether iterations are independent, uniform and contiguous in memory, and lanes order no reduction."""
+    """Test whether iterations are independent, uniform and contiguous in memory, and lanes order no
+    reduction.
+    """
     ordered = any(
         isinstance(b, ir.For) and (b.kind != "serial" or has_lanes(b))
         for b in ir.statements(s.body)
@@ -77,7 +81,9 @@ def independent(s: ir.For) -> bool:
 
 
 def _moves(e: Expr, index: Index, bound: set[Expr]) -> bool:
-    """Test whether an index expression differs between any two iterations of the loop over this index."""
+    """Test whether an index expression differs between any two iterations of the loop over this
+    index.
+    """
     sum = affine(e)
     return bool(sum.factor(index)) and not depends(sum.without(index).expression(), {index, *bound})
 
@@ -198,7 +204,9 @@ def widen(s: ir.For, width: int) -> ir.Block:
 
 
 def _by_halves(s: ir.For, width: int, parts: int) -> ir.Block:
-    """Vectors, and the original loop for the rest; that of a reduction takes vectors of half the width, repeatedly."""
+    """Vectors, and the original loop for the rest; that of a reduction takes vectors of half the
+    width, repeatedly.
+    """
     loops: list[ir.Statement] = []
     start, count = s.start, maximum(s.end - s.start, 0)
     least = MIN_LANES if parts == 1 and ir.has_loops(s.body) else width
@@ -210,7 +218,9 @@ def _by_halves(s: ir.For, width: int, parts: int) -> ir.Block:
 
 
 def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
-    """Vectors and an overlapping last one, or if the extent is too short narrower ones or the original loop."""
+    """Vectors and an overlapping last one, or if the extent is too short narrower ones or the
+    original loop.
+    """
 
     def vectors(width: int, middle: Expr, short: ir.Block) -> ir.Block:
         if (index_bounds(count)[1] or width) < width:
@@ -227,7 +237,9 @@ def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
 
 
 def _backwards(s: ir.Statement) -> ir.Statement:
-    """Vectors from last to first where memory is read backwards, so that the hardware prefetcher keeps up."""
+    """Vectors from last to first where memory is read backwards, so that the hardware prefetcher
+    keeps up.
+    """
     if not isinstance(s, ir.For) or s.kind != "vector" or ir.has_loops(s.body):
         return s
     steps = {stride(r.tensor, r.indices, s.index) for r in reads(s.body)} - {0}
@@ -247,7 +259,9 @@ def _backwards(s: ir.Statement) -> ir.Statement:
 
 
 def _early(s: ir.For, width: int) -> int:
-    """The elements by which the loop begins past a multiple of the width, if it may begin earlier."""
+    """The elements by which the loop begins past a multiple of the width, if it may begin
+    earlier.
+    """
     begin = affine(s.start)
     rows = [t.tensor.shape[-1] for t in stores(s.body) if t.indices and t.indices[-1] is s.index]
     whole = all(isinstance(n, int) and n % width == 0 for n in rows)

@@ -2,14 +2,16 @@
 
 from typing import Any
 
-from ...dialect.notation.loops import Kernel
-from ...dialect.spec.extensions import fault, source_place
+from ...dialect.kernel_ir.loops import Kernel
+from ...dialect.spec.foreign_operators import fault, source_place
 from ..analysis.verify_kernel import LoweringError, check_kernel
 from ..analysis.written import fill, unwritten_in
 
 
 def verified_nest(kernel: Kernel, operator: Any) -> Kernel:
-    """The kernel of an operator's nest, with zeros in what is not proved to be written; raises where it is not legal."""
+    """The kernel of an operator's nest, with zeros in what is not proved to be written; raises
+    where it is not legal.
+    """
     place = source_place(operator.nest)
     try:
         check_kernel(kernel, strict=True)

@@ -1,17 +1,20 @@
-"""Transcendental functions (a libm) as expressions of exactly rounded primitives, with equal bits on every target.
+"""Transcendental functions (a libm) as expressions of exactly rounded primitives, with equal bits
+on every target.
 
-Each function is written once and is within 2 ulp over its whole range (measured in docs/accuracy.md); infinities, NaN,
-signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are computed in their own type, f16 and bf16 in f32. Read
-`primitives` and `double_word` first, then `argument_reduction` and the families of functions."""
+Each function is written once and is within 2 ulp over its whole range (measured in
+docs/accuracy.md); infinities, NaN, signed zeros and subnormal numbers are as in C's Annex F. f32
+and f64 are computed in their own type, f16 and bf16 in f32. Read `primitives` and `double_word`
+first, then `argument_reduction` and the families of functions.
+"""
 
 from collections.abc import Callable
 from functools import partial
 
-from ...dialect.ir.types import BF16, compute_type
-from ...dialect.notation.expressions import Apply, Expr
-from ...dialect.notation.traverse import over, rebuild
+from ...dialect.kernel_ir.expressions import Apply, Expr
+from ...dialect.kernel_ir.traverse import over, rebuild
+from ...dialect.types.tensor_types import BF16, compute_type
 from .bfloat16 import converted, in_f32
-from .error_functions import erf, erfc, erfcx
+from .erf import erf, erfc, erfcx
 from .exponential import exp, exp2, expm1
 from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh
 from .logarithm import BINARY, DECIMAL, NATURAL, log1p, logarithm
@@ -38,7 +41,9 @@ def computed(function: str, *operands: Expr) -> Expr:
 
 
 def in_primitives(expr: Expr) -> Expr:
-    """The expression with every one of FUNCTIONS, and arithmetic of bf16, replaced by its expression in primitives."""
+    """The expression with every one of FUNCTIONS, and arithmetic of bf16, replaced by its
+    expression in primitives.
+    """
 
     def replaced(e: Expr, parts: tuple[Expr, ...]) -> Expr:
         if isinstance(e, Apply) and e.function in FUNCTIONS:

@@ -1,15 +1,17 @@
-"""Argument reduction for sin, cos and tan, for x of any size: x = n pi + r, (n + 1/2) pi + r or n pi/2 + r.
+"""Argument reduction for sin, cos and tan, for x of any size: x = n pi + r, (n + 1/2) pi + r or n
+pi/2 + r.
 
 |r| is as small as possible, or a little larger near the bounds. Up to a bound, the multiple of pi is subtracted in
-parts whose sum is pi to three times the precision (Cody and Waite). Beyond it, the significant bits of 2/pi (those
-before contribute multiples of four quadrants) are shifted into place and multiplied in integers (M. Payne and R. Hanek,
-"Radian reduction for trigonometric functions", 1983)."""
+parts whose sum is pi to three times the precision (Cody and Waite). Beyond it, the significant bits
+of 2/pi (those before contribute multiples of four quadrants) are shifted into place and multiplied
+in integers (M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983).
+"""
 
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...dialect.ir.types import F32, F64, I32, I64, UI64
-from ...dialect.notation.expressions import Bitcast, Expr, cast, constant, select
+from ...dialect.kernel_ir.expressions import Bitcast, Expr, cast, constant, select
+from ...dialect.types.tensor_types import F32, F64, I32, I64, UI64
 from . import primitives as fp
 from .double_word import exact_product, exact_sum, ordered_sum
 
@@ -20,7 +22,8 @@ HALF_PI = {
 # the same, the first two parts rounded down: the sign of zero is that of the argument then
 QUARTER_TURN = {F32: (1.5707963, 7.5497894e-08, 5.390303e-15), F64: HALF_PI[F64]}
 TWO_OVER_PI = 0.6366197723675814
-# up to here n has few enough bits that what the third part of pi/2 leaves out is far below the smallest |r|
+# up to here n has few enough bits that what the third part of pi/2 leaves out is far below the
+# smallest |r|
 NEAR = {F32: 2.0**17, F64: 2.0**30}
 
 # of f64, bits after the point: more than n leaves of a mantissa are not needed, and f32 has too few
@@ -39,7 +42,9 @@ LOW = (1 << 32) - 1
 
 
 class Reduced(NamedTuple):
-    """x = quadrant pi/2 + high - excess; only the two lowest bits of the integer `quadrant` are significant."""
+    """x = quadrant pi/2 + high - excess; only the two lowest bits of the integer `quadrant` are
+    significant.
+    """
 
     quadrant: Expr
     high: Expr
@@ -47,7 +52,9 @@ class Reduced(NamedTuple):
 
 
 def half_turns(x: Expr) -> tuple[Expr, Expr]:
-    """The n and r of x = n pi + r, for 0 <= x < NEAR; only the lowest bit of the integer n is significant."""
+    """The n and r of x = n pi + r, for 0 <= x < NEAR; only the lowest bit of the integer n is
+    significant.
+    """
     shifted, n = fp.nearest(x, TWO_OVER_PI / 2)
     return fp.bits(shifted), _less(x, n, 2.0)
 
@@ -57,7 +64,8 @@ def odd_quarters(x: Expr) -> tuple[Expr, Expr]:
     if (t := x.type) is F32:
         shifted = fp.fma(x, TWO_OVER_PI / 2, -0.5) + fp.ROUNDER[t]
         return fp.bits(shifted), _less(-x, (shifted - fp.ROUNDER[t]) + 0.5, -2.0)
-    # x / pi with some bits after the point, which are then set: but for the last of them, this is n + 1
+    # x / pi with some bits after the point, which are then set: but for the last of them, this is n
+    # + 1
     origin = 1.5 * 2.0 ** (fp.MANTISSA[t] - FRACTION)
     above = fp.bits(fp.fma(x, TWO_OVER_PI / 2, origin)) | ((1 << FRACTION) - 1)
     middle = fp.as_float(above) - (origin + 0.5 - 2.0**-FRACTION)
@@ -65,14 +73,18 @@ def odd_quarters(x: Expr) -> tuple[Expr, Expr]:
 
 
 def _less(x: Expr, n: Expr, quarters: float) -> Expr:
-    """x - n pi/2 quarters; the first step is exact: a multiple of the last bit of either, and small."""
+    """x - n pi/2 quarters; the first step is exact: a multiple of the last bit of either, and
+    small.
+    """
     for part in HALF_PI[x.type]:
         x = fp.fma(n, -quarters * part, x)
     return x
 
 
 def quarter_turns(x: Expr) -> Reduced:
-    """The reduction of |x| < NEAR. `high` has the sign of a zero argument, and `excess` is never -0."""
+    """The reduction of |x| < NEAR. `high` has the sign of a zero argument, and `excess` is never
+    -0.
+    """
     first, second, third = QUARTER_TURN[x.type]
     shifted, n = fp.nearest(x, TWO_OVER_PI)
     start = fp.fma(n, -first, x)  # exact
@@ -91,11 +103,14 @@ def far(x: Expr) -> Reduced:
 
 
 def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
-    """The reduction of an f64 whose biased exponent is in [least, greatest], by a product with `size` words of 2/pi."""
+    """The reduction of an f64 whose biased exponent is in [least, greatest], by a product with
+    `size` words of 2/pi.
+    """
     b = Bitcast(x, UI64)
     mantissa = (b & ((1 << 52) - 1)) | (1 << 52)
     place = (b >> 52) - least
-    # x = mantissa 2^(exponent - 1075): the bits of 2/pi count from number exponent - 1076 on, which then has weight 2
+    # x = mantissa 2^(exponent - 1075): the bits of 2/pi count from number exponent - 1076 on, which
+    # then has weight 2
     words = _window(
         _words(1077 - least, ((greatest - least) >> 6) + size + 1), place >> 6, size + 1
     )
@@ -109,7 +124,8 @@ def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
         middle_end = end + _product(mantissa, window[2])[0]
         middle, end = middle + select(middle_end < end, constant(1, UI64), 0), middle_end
     top = mantissa * window[0] + middle
-    # to the nearest quadrant: what is left is a signed number of 128 bits, summed from floats of 32 bits each
+    # to the nearest quadrant: what is left is a signed number of 128 bits, summed from floats of 32
+    # bits each
     fraction, more = (top << 2) | (end >> 62), end << 2
     high, low = exact_sum(
         _double(fraction ^ (1 << 63), 32, 2.0**-32, 2.0**31), _double(fraction & LOW, 0, 2.0**-64)
@@ -133,7 +149,9 @@ def _words(zeros: int, count: int) -> list[Expr]:
 
 
 def _window(words: list[Expr], start: Expr, count: int) -> list[Expr]:
-    """words[start : start + count], by binary selects, since gathers would be loads of single elements."""
+    """words[start : start + count], by binary selects, since gathers would be loads of single
+    elements.
+    """
     step = 1 << max(0, len(words) - count).bit_length()
     while step := step >> 1:
         there = (start & step).ne(0)
@@ -151,5 +169,7 @@ def _product(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 def _double(word: Expr, shift: int, unit: float, less: float = 0.0) -> Expr:
-    """(word >> shift) - less in units, exactly; the shifted word has 32 bits, which become the low ones of 2^52."""
+    """(word >> shift) - less in units, exactly; the shifted word has 32 bits, which become the low
+    ones of 2^52.
+    """
     return (Bitcast((word >> shift) | (1075 << 52), F64) - (2.0**52 + less)) * unit

@@ -1,13 +1,16 @@
-"""Arithmetic of bf16 in f32 and integers, so that its bits are the same on every processor (TVM's BF16ComputeLegalize).
+"""Arithmetic of bf16 in f32 and integers, so that its bits are the same on every processor (TVM's
+BF16ComputeLegalize).
 
     cast<bf16>(x: f32)  =>  the upper half of x's bits, rounded to nearest, ties to even
     x + y of bf16  =>  cast<bf16>(cast<f32>(x) + cast<f32>(y))
 
-f32 has more than twice the digits of bf16, and two: sums, products, quotients and square roots round as if once."""
+f32 has more than twice the digits of bf16, and two: sums, products, quotients and square roots
+round as if once.
+"""
 
-from ...dialect.ir.types import BF16, F32, F64, UI16, UI32, ElementType
-from ...dialect.notation.expressions import Apply, Bitcast, Cast, Expr, Reduce, apply, cast, select
-from ...dialect.notation.traverse import over
+from ...dialect.kernel_ir.expressions import Apply, Bitcast, Cast, Expr, Reduce, apply, cast, select
+from ...dialect.kernel_ir.traverse import over
+from ...dialect.types.tensor_types import BF16, F32, F64, UI16, UI32, ElementType
 
 HALF = 1 << 15  # of the last place that bf16 has of an f32's bits
 QUIET = 0x400000
@@ -41,7 +44,9 @@ def _widened(x: Expr) -> Expr:
 
 
 def _narrowed(x: Expr) -> Expr:
-    """Rounded once: what f32 does not hold is rounded to odd first, which leaves the second rounding to decide."""
+    """Rounded once: what f32 does not hold is rounded to odd first, which leaves the second
+    rounding to decide.
+    """
     if x.type.kind == "complex":
         x = apply("real", x)
     if x.type.is_discrete:

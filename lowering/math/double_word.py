@@ -1,8 +1,10 @@
-"""Double-word arithmetic: numbers as unevaluated sums of two floats, high + low, by error-free transformations."""
+"""Double-word arithmetic: numbers as unevaluated sums of two floats, high + low, by error-free
+transformations.
+"""
 
 from typing import NamedTuple
 
-from ...dialect.notation.expressions import Expr, Operand
+from ...dialect.kernel_ir.expressions import Expr, Operand
 from .primitives import fma
 
 

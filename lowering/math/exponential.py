@@ -1,11 +1,14 @@
-"""The exponential functions exp, exp2 and expm1, by argument reduction to n ln 2 + r and a polynomial for e^r.
+"""The exponential functions exp, exp2 and expm1, by argument reduction to n ln 2 + r and a
+polynomial for e^r.
 
-2^n is multiplied in as two factors, so that a subnormal result is rounded once and nothing overflows early."""
+2^n is multiplied in as two factors, so that a subnormal result is rounded once and nothing
+overflows early.
+"""
 
 from typing import NamedTuple
 
-from ...dialect.ir.types import F32, F64
-from ...dialect.notation.expressions import Expr, constant, maximum, minimum
+from ...dialect.kernel_ir.expressions import Expr, constant, maximum, minimum
+from ...dialect.types.tensor_types import F32, F64
 from . import primitives as fp
 from .double_word import ordered_sum
 
@@ -16,8 +19,10 @@ EXP = {
     F32: (0.50000036, 0.16666616, 0.041661173, 0.0083359135, 0.0014105967, 0.00019641143),
     F64: (
         0.4999999999999993, 0.16666666666666938, 0.04166666666670214, 0.00833333333326972,
-        0.0013888888883569338, 0.00019841269892920837, 2.4801590834112533e-05, 2.7557300603903407e-06,
-        2.7556157073738945e-07, 2.5055040601921347e-08, 2.106241238822247e-09, 1.5935180372793278e-10,
+        0.0013888888883569338, 0.00019841269892920837, 2.4801590834112533e-05,
+         2.7557300603903407e-06,
+        2.7556157073738945e-07, 2.5055040601921347e-08, 2.106241238822247e-09,
+         1.5935180372793278e-10,
     ),
 }  # fmt: skip
 # (2^r - 1 - r ln 2) / r^2 for |r| <= 1/2, to 2^-28.9 and 2^-58.0 of 2^r
@@ -25,7 +30,8 @@ EXP2 = {
     F32: (0.24022648, 0.055503614, 0.0096184835, 0.0013390543, 0.0001533628),
     F64: (
         0.24022650695910122, 0.05550410866482083, 0.009618129107597226, 0.0013333558146666439,
-        0.00015403530453684083, 1.525273356182918e-05, 1.3215436810184532e-06, 1.0178179802024979e-07,
+        0.00015403530453684083, 1.525273356182918e-05, 1.3215436810184532e-06,
+         1.0178179802024979e-07,
         7.073544840529476e-09, 4.436872547891692e-10,
     ),
 }  # fmt: skip
@@ -34,11 +40,13 @@ EXPM1 = {
     F32: (0.49999997, 0.16666545, 0.041667465, 0.008366411, 0.0013868003),
     F64: (
         0.5000000000000006, 0.16666666666666619, 0.04166666666657365, 0.00833333333337096,
-        0.0013888888932432869, 0.00019841269762080154, 2.4801504327668465e-05, 2.7557365965307774e-06,
+        0.0013888888932432869, 0.00019841269762080154, 2.4801504327668465e-05,
+         2.7557365965307774e-06,
         2.7626386870046243e-07, 2.5067887345533072e-08,
     ),
 }  # fmt: skip
-# beyond these every result is zero or infinity, also after halving; what lies between needs no exponent out of range
+# beyond these every result is zero or infinity, also after halving; what lies between needs no
+# exponent out of range
 RANGE = {F32: (-104.0, 90.0), F64: (-746.0, 711.0)}
 RANGE2 = {F32: (-151.0, 129.0), F64: (-1076.0, 1025.0)}
 # up to these, plus or minus, e^x and 2^x are normal numbers
@@ -58,7 +66,8 @@ def exponential(x: Expr, low: Expr | None = None) -> Exponential:
     """e^(x + low) as an `Exponential`, to about 2^-3 ulp; NaN stays NaN."""
     t = x.type
     x = clamp(x, RANGE[t])
-    # n even: both factors of 2^n are then the same one, which costs less than the two terms it adds to the polynomial
+    # n even: both factors of 2^n are then the same one, which costs less than the two terms it adds
+    # to the polynomial
     shifted, half = fp.nearest(x, LOG2_E / 2, fp.POWER_ROUNDER)
     start = fp.fma(half, -2 * fp.LN2[t][0], x)  # exact
     rest = half * (-2 * fp.LN2[t][1])
@@ -70,7 +79,9 @@ def exponential(x: Expr, low: Expr | None = None) -> Exponential:
 
 
 class Reduced(NamedTuple):
-    """x = n ln 2 + high + low, |high + low| <= ln(2) / 2; `shifted` has n, biased, in its low bits."""
+    """x = n ln 2 + high + low, |high + low| <= ln(2) / 2; `shifted` has n, biased, in its low
+    bits.
+    """
 
     n: Expr
     shifted: Expr

@@ -1,9 +1,11 @@
 """The hyperbolic functions sinh, cosh, tanh, their inverses, sigmoid and softplus.
 
-From e^x as a double word, with polynomials where e^x and e^-x would cancel; inverses from logarithms of these."""
+From e^x as a double word, with polynomials where e^x and e^-x would cancel; inverses from
+logarithms of these.
+"""
 
-from ...dialect.ir.types import F32, F64
-from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
+from ...dialect.kernel_ir.expressions import Expr, constant, maximum, minimum, select
+from ...dialect.types.tensor_types import F32, F64
 from . import primitives as fp
 from .double_word import exact_product, exact_sum, ordered_sum
 from .exponential import EXPM1, USUAL, exponential, reduced, scale
@@ -13,23 +15,31 @@ from .logarithm import NATURAL, log_of_one_plus, of_any
 SINH = {
     F32: (0.16666543, 0.008366541),
     F64: (
-        0.16666666666666677, 0.00833333333332142, 0.00019841269886646722, 2.7557243690503086e-06,
+        0.16666666666666677,
+        0.00833333333332142,
+        0.00019841269886646722,
+        2.7557243690503086e-06,
         2.5109218553645682e-08,
     ),
-}  # fmt: skip
+}
 # (cosh r - 1) / r^2, to 2^-33.3 and 2^-70.0 of cosh r
 COSH = {
     F32: (0.5, 0.04166646, 0.0013935443),
     F64: (
-        0.5, 0.041666666666666685, 0.00138888888888733, 2.480158734912324e-05, 2.755725192478983e-07,
+        0.5,
+        0.041666666666666685,
+        0.00138888888888733,
+        2.480158734912324e-05,
+        2.755725192478983e-07,
         2.0921726482223742e-09,
     ),
-}  # fmt: skip
+}
 # (atanh s - s) / s^3 in s^2, |s| <= 0.2837, to 2^-30.2 and 2^-59.0 of atanh s
 ATANH = {
     F32: (0.33333302, 0.20003806, 0.14145347, 0.13111857),
     F64: (
-        0.3333333333333359, 0.199999999998716, 0.14285714307605132, 0.11111109284577306, 0.09090995079907424,
+        0.3333333333333359, 0.199999999998716, 0.14285714307605132, 0.11111109284577306,
+         0.09090995079907424,
         0.07689872730816505, 0.06708845339077717, 0.05448236309449598, 0.07646507150444284,
     ),
 }  # fmt: skip
@@ -40,14 +50,16 @@ TANH = {
         (-0.3333333333333333, -0.02050046942758885, -0.00019925206126507162),
         (1.0, 0.46150140828276265, 0.023293557592227274, 0.00020661301769723527),
     ),
-}  # fmt: skip
+}
 TANH_LIMIT = 0.55
 # tanh of more is 1
 FLAT = {F32: 10.0, F64: 20.0}
 
 
 def _halves(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """2^n / 2, 2^-n / 2, sinh r and cosh r - 1 of x = n ln 2 + r; none overflows for |x| < USUAL."""
+    """2^n / 2, 2^-n / 2, sinh r and cosh r - 1 of x = n ln 2 + r; none overflows for |x| <
+    USUAL.
+    """
     t = x.type
     n, shifted, high, low = reduced(x)
     r = fp.fma(n, -fp.LN2[t][1], high) if t is F32 else high + low
@@ -130,7 +142,9 @@ def acosh(x: Expr) -> Expr:
 
 
 def atanh(x: Expr) -> Expr:
-    """e ln(2) / 2 + atanh s, with (1 + x) / (1 - x) = 2^e (1 + s) / (1 - s) and e from the bits of both sides."""
+    """e ln(2) / 2 + atanh s, with (1 + x) / (1 - x) = 2^e (1 + s) / (1 - s) and e from the bits of
+    both sides.
+    """
     t = x.type
     width, size = fp.MANTISSA[t], fp.absolute(x)
     # a quarter more, rounded down: e is 0 up to |x| = 1/4, where the sum cancels least

@@ -1,12 +1,15 @@
-"""The logarithms log, log2, log10 and log1p: the argument is 2^e m, m in [sqrt 1/2, sqrt 2], a polynomial in m - 1.
+"""The logarithms log, log2, log10 and log1p: the argument is 2^e m, m in [sqrt 1/2, sqrt 2], a
+polynomial in m - 1.
 
-For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a series."""
+For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a
+series.
+"""
 
 from typing import NamedTuple
 
-from ...dialect.ir.types import F32, F64, ElementType
-from ...dialect.notation.expressions import Expr, Operand, apply, constant, select
-from ...dialect.notation.math_tables import LOG_LEAST, LOG_WIDTH
+from ...dialect.kernel_ir.expressions import Expr, Operand, apply, constant, select
+from ...dialect.kernel_ir.integer_lookup_tables import LOG_LEAST, LOG_WIDTH
+from ...dialect.types.tensor_types import F32, F64, ElementType
 from . import primitives as fp
 
 # f64: (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, to 2^-59.5 of the logarithm
@@ -25,7 +28,9 @@ LEAST = {F32: SQRT_HALF[F32], F64: LOG_LEAST}
 
 
 class Base(NamedTuple):
-    """Constants of a logarithm: log e, log 2 in two parts, (log(1 + f) - f log e) / f^2 to 2^-24.7 or 2^-54.6."""
+    """Constants of a logarithm: log e, log 2 in two parts, (log(1 + f) - f log e) / f^2 to 2^-24.7
+    or 2^-54.6.
+    """
 
     name: str
     e: dict[ElementType, float]
@@ -108,7 +113,9 @@ DECIMAL = Base(
 
 
 class Split(NamedTuple):
-    """A positive normal number as 2^exponent mantissa, and 2^-exponent; its bits minus the least mantissa's."""
+    """A positive normal number as 2^exponent mantissa, and 2^-exponent; its bits minus the least
+    mantissa's.
+    """
 
     mantissa: Expr
     exponent: Expr
@@ -117,7 +124,9 @@ class Split(NamedTuple):
 
 
 def split(x: Expr, least: int | None = None) -> Split:
-    """The `Split` of a number; mantissas begin at the float with the bits `least`, by default at sqrt 1/2."""
+    """The `Split` of a number; mantissas begin at the float with the bits `least`, by default at
+    sqrt 1/2.
+    """
     t = x.type
     width, bias, least = fp.MANTISSA[t], fp.BIAS[t], SQRT_HALF[t] if least is None else least
     k = fp.bits(x) + (fp.bits_of_power(0, t) - least)
@@ -158,7 +167,9 @@ def _by_series(f: Expr, correction: Operand) -> Expr:
 
 
 def _of(parts: Split, base: Base, doublings: float = 0.0) -> Expr:
-    """The logarithm of a split number, doubled `doublings` times; powers of ten need the second part of log 2."""
+    """The logarithm of a split number, doubled `doublings` times; powers of ten need the second
+    part of log 2.
+    """
     m, e, t = parts.mantissa, parts.exponent, parts.mantissa.type
     e = e + doublings if doublings else e
     high, low = base.two[t]

@@ -1,33 +1,52 @@
 """The power function pow = e^(y log |x|), and cbrt and rsqrt.
 
-The logarithm and the product are computed to about 2^-66 (f32: 2^-33), so that the error before the only rounding is
-below half an ulp and exact powers are exact."""
+The logarithm and the product are computed to about 2^-66 (f32: 2^-33), so that the error before the
+only rounding is below half an ulp and exact powers are exact.
+"""
 
-from ...dialect.ir.types import F32, F64
-from ...dialect.notation.expressions import Expr, apply, constant, select
-from ...dialect.notation.math_tables import LOG_WIDTH
+from ...dialect.kernel_ir.expressions import Expr, apply, constant, select
+from ...dialect.kernel_ir.integer_lookup_tables import LOG_WIDTH
+from ...dialect.types.tensor_types import F32, F64
 from . import primitives as fp
 from .double_word import Doubled, exact_product, ordered_sum
 from .exponential import RANGE, USUAL, clamp, of_reduced, reduced
 from .logarithm import LEAST, split, split_any
 
-# f32: bits of the number at which the first of eight cells of mantissas begins. Of each a factor, which takes a mantissa to 1 + r,
-# |r| < 2^-4, of so few bits that r is exact; and the factor's logarithm, negated, in two parts, the first with 16 bits after the point
+# f32: bits of the number at which the first of eight cells of mantissas begins. Of each a factor,
+# which takes a mantissa to 1 + r,
+# |r| < 2^-4, of so few bits that r is exact; and the factor's logarithm, negated, in two parts, the
+# first with 16 bits after the point
 FIRST, PLACES = 0x3F24A000, 20  # mantissas of a cell have the same upper bits but for so many
 FACTOR = (1.5, 1.375, 1.25, 1.1875, 1.0625, 1.0, 0.90625, 0.8125)
 START = (
-    -0.4054718017578125, -0.318450927734375, -0.22314453125, -0.171844482421875, -0.0606231689453125, 0.0,
-    0.0984344482421875, 0.2076416015625,
-)  # fmt: skip
+    -0.4054718017578125,
+    -0.318450927734375,
+    -0.22314453125,
+    -0.171844482421875,
+    -0.0606231689453125,
+    0.0,
+    0.0984344482421875,
+    0.2076416015625,
+)
 REST = (
-    6.69364954e-06, -2.80338418e-06, 9.79935749e-07, -5.77450464e-06, -1.45287117e-06, 0.0, 5.62457126e-06,
+    6.69364954e-06,
+    -2.80338418e-06,
+    9.79935749e-07,
+    -5.77450464e-06,
+    -1.45287117e-06,
+    0.0,
+    5.62457126e-06,
     -2.23678421e-06,
-)  # fmt: skip
+)
 # -2 (log(1 + r) - r + r^2 / 2) / r^3 in r, to 2^-36.2 of the logarithm, and of f64 to 2^-67.6
 TAIL32 = (-0.66666669, 0.49999839, -0.39998531, 0.33466947, -0.28905523)
 TAIL = (
-    -0.6666666666666568, 0.49999999999422546, -0.4000000051226019, 0.3333358699463288, -0.28516172354099288,
-)  # fmt: skip
+    -0.6666666666666568,
+    0.49999999999422546,
+    -0.4000000051226019,
+    0.3333358699463288,
+    -0.28516172354099288,
+)
 # 1 / cbrt(1 - d) for |d| <= 0.1023, to 2^-18.9
 RECIPROCAL_CBRT = (0.99999803, 0.33333102, 0.22373213, 0.17431241)
 
@@ -92,7 +111,8 @@ def pow(x: Expr, y: Expr) -> Expr:
 def _root(a: Expr) -> Expr:
     """The cube root of zero, or of a positive normal number."""
     t = a.type
-    # q = a^(-1/3) to 3.5%: the bits of a float, as a number, are about a multiple of its logarithm; here the upper ones
+    # q = a^(-1/3) to 3.5%: the bits of a float, as a number, are about a multiple of its logarithm;
+    # here the upper ones
     width, shift = fp.MANTISSA[t], 32 if t is F64 else 8
     one = (1023 << 20) if t is F64 else (127 << 15)
     start = fp.as_float(
@@ -112,7 +132,9 @@ def _root(a: Expr) -> Expr:
 
 
 def cbrt(x: Expr) -> Expr:
-    """y + (x - y^3) / (3 y^2), y = x q^2, q near the root's reciprocal: hardly more than one rounding."""
+    """y + (x - y^3) / (3 y^2), y = x q^2, q near the root's reciprocal: hardly more than one
+    rounding.
+    """
     t = x.type
     size = fp.absolute(x)
     # of what is not normal, zero is usual

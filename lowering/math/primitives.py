@@ -1,17 +1,19 @@
 """Exactly rounded primitives under short names, and polynomial evaluation.
 
-A primitive has the same bits on every target, and so does every expression of primitives."""
+A primitive has the same bits on every target, and so does every expression of primitives.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...dialect.ir.types import F32, F64, I32, I64, UI32, UI64, ElementType
-from ...dialect.notation.expressions import Bitcast, Expr, Operand, apply, constant, select
+from ...dialect.kernel_ir.expressions import Bitcast, Expr, Operand, apply, constant, select
+from ...dialect.types.tensor_types import F32, F64, I32, I64, UI32, UI64, ElementType
 
 INFINITY = float("inf")
 NAN = float("nan")
 
-# of each type: the bits of a mantissa, the exponent's bias, the smallest normal number, the integers of the same width
+# of each type: the bits of a mantissa, the exponent's bias, the smallest normal number, the
+# integers of the same width
 MANTISSA = {F32: 23, F64: 52}
 BIAS = {F32: 127, F64: 1023}
 LEAST_NORMAL = {F32: 2.0**-126, F64: 2.0**-1022}
@@ -30,7 +32,8 @@ SHORT_LN2 = {
     F64: (0.6931471805598903, 5.497923018708371e-14),
 }
 
-# x + 1.5 * 2^mantissa has the nearest integer to x in its low bits; with the bias added those bits, shifted up, are 2^x
+# x + 1.5 * 2^mantissa has the nearest integer to x in its low bits; with the bias added those bits,
+# shifted up, are 2^x
 ROUNDER = {F32: 1.5 * 2.0**23, F64: 1.5 * 2.0**52}
 POWER_ROUNDER = {F32: 1.5 * 2.0**23 + 127, F64: 1.5 * 2.0**52 + 1023}
 
@@ -89,7 +92,9 @@ def flip(x: Expr, sign: Expr) -> Expr:
 
 
 def is_odd(x: Expr) -> Expr:
-    """Test whether the lowest bit of an integer is set; as a sign bit, which vector selects test."""
+    """Test whether the lowest bit of an integer is set; as a sign bit, which vector selects
+    test.
+    """
     return (x << (x.type.bits - 1)) < 0
 
 
@@ -106,7 +111,9 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
-    """The same by halves (Estrin), a shorter dependence chain, but for Horner's last step, which decides the error."""
+    """The same by halves (Estrin), a shorter dependence chain, but for Horner's last step, which
+    decides the error.
+    """
     terms = [c if isinstance(c, Expr) else constant(c, x.type) for c in coefficients[1:]]
     power = x
     while len(terms) > 1:
@@ -117,7 +124,9 @@ def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
 
 
 class Pieces(NamedTuple):
-    """Piecewise polynomials: conditions are the bits of a piece's number, lowest first; a lookup may be a shuffle."""
+    """Piecewise polynomials: conditions are the bits of a piece's number, lowest first; a lookup
+    may be a shuffle.
+    """
 
     conditions: list[Expr]
 
@@ -137,7 +146,9 @@ class Pieces(NamedTuple):
         return parts[0]
 
     def polynomial(self, x: Expr, tables: Sequence[Sequence[float]]) -> Expr:
-        """The polynomial in x; the first coefficients, which decide the error, are used by Horner's rule."""
+        """The polynomial in x; the first coefficients, which decide the error, are used by Horner's
+        rule.
+        """
         first, *rest = (self.at(t, x.type) for t in tables)
         return fma(estrin(x, rest), x, first)
 

@@ -2,19 +2,21 @@
 
 from typing import NamedTuple
 
-from ...dialect.ir.types import F32, F64, I32
-from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
+from ...dialect.kernel_ir.expressions import Expr, constant, maximum, minimum, select
+from ...dialect.types.tensor_types import F32, F64, I32
 from . import primitives as fp
 from .argument_reduction import HALF_PI, NEAR, Reduced, far, half_turns, odd_quarters, quarter_turns
 from .double_word import ordered_sum
 
-# (sin r - r) / r^3 in r^2, |r| <= 1.0005 pi/2, to 2^-61.5 of sin r in f64; that of f32 was chosen by the largest error
+# (sin r - r) / r^3 in r^2, |r| <= 1.0005 pi/2, to 2^-61.5 of sin r in f64; that of f32 was chosen
+# by the largest error
 # of all r after rounding
 SIN = {
     F32: (-0.1666666, 0.008333071, -0.00019809854, 2.605904e-06),
     F64: (
         -0.16666666666666666, 0.008333333333333207, -0.00019841269841212495, 2.7557319211575784e-06,
-        -2.5052106905300227e-08, 1.6058941059609385e-10, -7.643021158720116e-13, 2.7214410357204616e-15,
+        -2.5052106905300227e-08, 1.6058941059609385e-10, -7.643021158720116e-13,
+         2.7214410357204616e-15,
     ),
 }  # fmt: skip
 # (tan r - r) / r^3 in r^2, |r| <= 1.0005 pi/4, to 2^-30.7 and 2^-55.4 of tan r: a quotient
@@ -35,12 +37,16 @@ ASIN = {
         0.03262647642603008,
     ),
 }  # fmt: skip
-# (atan t - t) / t^3 in t^2: of f32 for |t| <= 1, to 2^-25.8 of atan t, and of f64 for |t| <= 1/2, to 2^-57.8
+# (atan t - t) / t^3 in t^2: of f32 for |t| <= 1, to 2^-25.8 of atan t, and of f64 for |t| <= 1/2,
+# to 2^-57.8
 ATAN = {
-    F32: (-0.33333153, 0.19993767, -0.14211002, 0.106657684, -0.07551657, 0.04320467, -0.016363151, 0.0029194157),
+    F32: (-0.33333153, 0.19993767, -0.14211002, 0.106657684, -0.07551657, 0.04320467, -0.016363151,
+     0.0029194157),
     F64: (
-        -0.3333333333333298, 0.19999999999903062, -0.1428571427637943, 0.11111110659292278, -0.09090896234978425,
-        0.07692073746368798, -0.0666380881393489, 0.058582861464906315, -0.05121946967465661, 0.041863344220776484,
+        -0.3333333333333298, 0.19999999999903062, -0.1428571427637943, 0.11111110659292278,
+         -0.09090896234978425,
+        0.07692073746368798, -0.0666380881393489, 0.058582861464906315, -0.05121946967465661,
+         0.041863344220776484,
         -0.02743215554908946, 0.01011485131026606,
     ),
 }  # fmt: skip
@@ -69,7 +75,9 @@ def _far_sine(x: Expr, quadrants: int) -> Expr:
 
 
 def _rotated(x: Expr, n: Expr, r: Expr, quadrants: int) -> Expr:
-    """sin(x + quadrants pi/2), from sin r with the sign changed for odd n; a large x is reduced by `far`."""
+    """sin(x + quadrants pi/2), from sin r with the sign changed for odd n; a large x is reduced by
+    `far`.
+    """
     return fp.rarely(
         x >= NEAR[x.type], _far_sine(x, quadrants), fp.flip(_sine(r), n << (n.type.bits - 1))
     )
@@ -86,7 +94,9 @@ def cos(x: Expr) -> Expr:
 
 
 def _tangent(reduced: Reduced) -> Expr:
-    """r + r^3 P / Q, or for odd quadrants -Q / (r Q + r^3 P); written so that zero keeps its sign."""
+    """r + r^3 P / Q, or for odd quadrants -Q / (r Q + r^3 P); written so that zero keeps its
+    sign.
+    """
     quadrant, r, excess = reduced
     z = r * r
     over, under = TAN[z.type]
@@ -104,7 +114,9 @@ def tan(x: Expr) -> Expr:
 
 
 def _root(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """The condition |x| > 1/2, and as root plus tail: asin |x|, or there asin sqrt((1 - |x|) / 2) = acos(|x|) / 2."""
+    """The condition |x| > 1/2, and as root plus tail: asin |x|, or there asin sqrt((1 - |x|) / 2) =
+    acos(|x|) / 2.
+    """
     size = fp.absolute(x)
     large = size > 0.5
     z = select(large, fp.fma(size, -0.5, 0.5), size * size)
@@ -151,7 +163,9 @@ class _Angle(NamedTuple):
 
 
 def _angle(up: Expr, across: Expr | None = None) -> _Angle:
-    """atan(up / across) of positive finite f64: as atan of up, (up - across) / (up + across) or -across / up."""
+    """atan(up / across) of positive finite f64: as atan of up, (up - across) / (up + across) or
+    -across / up.
+    """
     t = up.type
     one = constant(1.0, t)
     some, most = (up > (limit if across is None else across * limit) for limit in (SOME, MOST))
@@ -162,7 +176,9 @@ def _angle(up: Expr, across: Expr | None = None) -> _Angle:
 
 
 def _arc(ratio: Expr, quarters: Expr) -> Expr:
-    """The atan of an f32 ratio, |ratio| <= 1, plus quarters of a turn, as multiples of the first factor of pi/2."""
+    """The atan of an f32 ratio, |ratio| <= 1, plus quarters of a turn, as multiples of the first
+    factor of pi/2.
+    """
     z = ratio * ratio
     return fp.fma(quarters, HALF_PI_FACTORS[1], fp.fma(ratio * z, fp.estrin(z, ATAN[F32]), ratio))
 

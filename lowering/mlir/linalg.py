@@ -1,11 +1,14 @@
-"""Write a function's formulas as MLIR: one `linalg.generic` for each formula, and one before it for each reduction in it.
+"""Write a function's formulas as MLIR: one `linalg.generic` for each formula, and one before it for
+each reduction in it.
 
     %s[i, j] = sum[k](%x[i, k] * %w[j, k])
         =>  linalg.generic {indexing_maps = [(i, j, k) -> (i, k), (j, k), (i, j)],
                             iterator_types = ["parallel", "parallel", "reduction"]}
 
-An element that is read at plain indices becomes an input of the operation; any other (shifted, guarded, gathered) is read by
-`tensor.extract` at `linalg.index`. A reduction under a guard or inside another one becomes an `scf.for`."""
+An element that is read at plain indices becomes an input of the operation; any other (shifted,
+guarded, gathered) is read by `tensor.extract` at `linalg.index`. A reduction under a guard or
+inside another one becomes an `scf.for`.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +16,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, TargetError
-from ...dialect.ir.sizes import Dim, Size, same_size
-from ...dialect.ir.types import I1, ElementType
-from ...dialect.notation import expressions as ex
-from ...dialect.notation.formulas import Formula, Formulas, View
-from ...dialect.notation.math_tables import ROWS
-from ...dialect.notation.scalar_functions import SCALARS
-from ...dialect.notation.traverse import children, rewrite
+from ...dialect.kernel_ir import expressions as ex
+from ...dialect.kernel_ir.formulas import Formula, Formulas, View
+from ...dialect.kernel_ir.integer_lookup_tables import ROWS
+from ...dialect.kernel_ir.scalar_functions import SCALARS
+from ...dialect.kernel_ir.traverse import children, rewrite
+from ...dialect.support.diagnostics import NOWHERE, Diagnostic, TargetError
+from ...dialect.types.sizes import Dim, Size, same_size
+from ...dialect.types.tensor_types import I1, ElementType
 from ..math import FUNCTIONS, in_primitives
 from .scalars import Unsupported, computed, constant, converted, literal, mlir_type
 
@@ -36,7 +39,9 @@ _SIZES = {
 
 
 def linalg_text(program: Formulas) -> str:
-    """The module of one function; raises TargetError for an operation that has no formula, or complex numbers."""
+    """The module of one function; raises TargetError for an operation that has no formula, or
+    complex numbers.
+    """
     writer = _Writer(program)
     try:
         return writer.module()
@@ -193,7 +198,10 @@ class _Writer:
         ins = f" ins({values} : {value_types})" if operands else ""
         self.count += 1
         result = f"%{self.count}"
-        head = f"{result} = linalg.generic {{indexing_maps = [{shown}], iterator_types = [{kinds}]}}{ins} outs({out} : {out_type}) {{"
+        head = (
+            f"{result} = linalg.generic {{indexing_maps = [{shown}], iterator_types = "
+            f"[{kinds}]}}{ins} outs({out} : {out_type}) {{"
+        )
         with self.block(head, f"}} -> {out_type}"):
             names = [f"%e{result[1:]}_{n}" for n in range(len(maps))]
             types = [t.rpartition("x")[2].rpartition("<")[2].rstrip(">") for _, t, _ in operands]
@@ -293,7 +301,10 @@ class _Writer:
         self.count += 1
         name, type = f"%{self.count}", mlir_type(reduce.type)
         carried, at = f"%c{self.count}", f"%i{self.count}"
-        head = f"{name} = scf.for {at} = {low} to {high} step {step} iter_args({carried} = {so_far}) -> ({type}) {{"
+        head = (
+            f"{name} = scf.for {at} = {low} to {high} step {step} iter_args({carried} = "
+            f"{so_far}) -> ({type}) {{"
+        )
         with self.block(head):
             self.names[left[0]] = self.emit(f"arith.index_cast {at} : index to i64")
             self.line(f"scf.yield {self.loop(reduce, left[1:], carried)} : {type}")
@@ -324,7 +335,9 @@ def _whole(read: ex.Read, place: dict[ex.Index, int]) -> bool:
 
 
 def _indices(e: ex.Expr, given: set[tuple[ex.Tensor, tuple[ex.Expr, ...]]]) -> list[ex.Index]:
-    """The indices that an expression computes with, besides those of the elements that are given."""
+    """The indices that an expression computes with, besides those of the elements that are
+    given.
+    """
     found: dict[ex.Index, None] = {}
 
     def visit(node: ex.Expr) -> ex.Expr | None:

@@ -1,9 +1,11 @@
-"""The operations of `arith` and `math` for the scalar functions: their names, by kind of element, and those that take several."""
+"""The operations of `arith` and `math` for the scalar functions: their names, by kind of element,
+and those that take several.
+"""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...dialect.ir.types import BF16, F32, F64, I1, ElementType
+from ...dialect.types.tensor_types import BF16, F32, F64, I1, ElementType
 
 Emit: TypeAlias = Callable[[str], str]  # of an operation: the name of its result
 
@@ -116,7 +118,9 @@ def computed(function: str, operands: list[str], element: ElementType, emit: Emi
 
 
 def converted(value: str, source: ElementType, to: ElementType, emit: Emit) -> str:
-    """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0), to i1 is `!= 0`."""
+    """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0),
+    to i1 is `!= 0`.
+    """
     a, b = mlir_type(source), mlir_type(to)
     if to.kind == "bool":
         return compare("ne", value, emit(constant(0, source)), source, emit)

@@ -7,18 +7,20 @@
           acc = acc + part
         }
 
-Required for MIN_TERMS (2^18) terms or more; for an unknown number the kernel tests it at run time. This is the
-documented order of long float reductions: it depends on the number of terms alone, so it is the same on every target,
-for every number of threads, and for known and unknown sizes. In nested loops the outermost loop of several iterations
-is blocked, so that a block has about 4096 terms. Within a block the order is that of `lane_reduction`. A sum of products
-from which a guard leaves out terms, as beyond the edge of an array, keeps the order of its terms, however many."""
+Required for MIN_TERMS (2^18) terms or more; for an unknown number the kernel tests it at run time.
+This is the documented order of long float reductions: it depends on the number of terms alone, so
+it is the same on every target, for every number of threads, and for known and unknown sizes. In
+nested loops the outermost loop of several iterations is blocked, so that a block has about 4096
+terms. Within a block the order is that of `lane_reduction`. A sum of products from which a guard
+leaves out terms, as beyond the edge of an array, keeps the order of its terms, however many.
+"""
 
 from collections.abc import Callable
 
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index
-from ...dialect.notation.reduce_in_order import MIN_TERMS
-from ...dialect.notation.traverse import walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index
+from ...dialect.kernel_ir.reduce_in_order import MIN_TERMS
+from ...dialect.kernel_ir.traverse import walk
 from ..analysis.accesses import allocated, stores
 from ..analysis.reduction_order import ORDERED, length, reduction_update, terms
 from ..loops.parallelize import block_bounds
@@ -47,7 +49,9 @@ def _in_order(s: ir.Statement) -> ir.Block | None:
 def in_blocks(
     reduction: ir.For, functions: dict[Tensor, str], by_blocks: Callable[[ir.For], ir.Block]
 ) -> ir.Block:
-    """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those of the loop inside."""
+    """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those
+    of the loop inside.
+    """
     extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, ir.For)]
     if isinstance(extent, int) or not inner:
         return by_blocks(reduction)
@@ -60,14 +64,18 @@ def in_blocks(
 
 
 def in_branches(reduction: ir.For, long: ir.Block, short: ir.Block) -> ir.Block:
-    """The long or the short form of a reduction if the number of terms is known, otherwise a branch with both."""
+    """The long or the short form of a reduction if the number of terms is known, otherwise a branch
+    with both.
+    """
     if isinstance(count := terms(reduction), int):
         return long if count >= MIN_TERMS else short
     return (ir.If(as_index(count) >= MIN_TERMS, long, short),)
 
 
 def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
-    """The functions that a loop nest reduces into, each with its function; None if the nest does anything else."""
+    """The functions that a loop nest reduces into, each with its function; None if the nest does
+    anything else.
+    """
     if not isinstance(s, ir.For) or not s.is_whole:
         return None
     inner, own = ir.statements(s.body), allocated(s.body)

@@ -1,6 +1,7 @@
 """Cache values of a row that several loops over it compute (Halide's store_at, TVM's cache_write).
 
-    for i { for k { e = exp(x[i, k]); acc = acc + e }; for j { e = exp(x[i, j]); y[i, j] = e / acc } }
+    for i { for k { e = exp(x[i, k]); acc = acc + e }; for j { e = exp(x[i, j]); y[i, j] = e / acc }
+    }
     =>  for i {
           alloc stack row: tensor<4096xf32>
           for k { e = exp(x[i, k]); row[k] = e }
@@ -8,15 +9,17 @@
           for j { y[i, j] = row[j] / acc }
         }
 
-Legal since equal pure statements give equal values. Pays for at least `cached_operations` operations, and a row that fits
-the L1 cache; for rows of unknown length the kernel tests the length at run time."""
+Legal since equal pure statements give equal values. Pays for at least `cached_operations`
+operations, and a row that fits the L1 cache; for rows of unknown length the kernel tests the length
+at run time.
+"""
 
 from itertools import takewhile
 
-from ...dialect.ir.sizes import same_size
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
-from ...dialect.notation.traverse import children, rewrite
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
+from ...dialect.kernel_ir.traverse import children, rewrite
+from ...dialect.types.sizes import same_size
 from ..analysis.accesses import allocated, reads, stores
 from ..analysis.cost import UNKNOWN, block_operations
 from ..loops.clone import clone
@@ -39,7 +42,9 @@ def _rows(s: ir.Statement) -> ir.Block | None:
 
 
 def _with_rows(block: ir.Block) -> ir.Block:
-    """The block with a row cached for its first loops that compute the same values, if it is not too long."""
+    """The block with a row cached for its first loops that compute the same values, if it is not
+    too long.
+    """
     for n, first in enumerate(block):
         for m in range(n + 1, len(block)):
             if (found := _alike(first, block[m], block[n : m + 1])) is not None:
@@ -63,7 +68,9 @@ def _longest(value: Var | Tensor) -> int:
 def _alike(
     a: ir.Statement, b: ir.Statement, between: ir.Block
 ) -> tuple[int, Var | Tensor, Var | Tensor] | None:
-    """The number of leading statements of two loops that compute one value, and its names; None if there is none."""
+    """The number of leading statements of two loops that compute one value, and its names; None if
+    there is none.
+    """
     if not (isinstance(a, ir.For) and isinstance(b, ir.For) and a.is_whole and b.is_whole):
         return None
     if not same_size(a.index.extent, b.index.extent):
@@ -95,7 +102,9 @@ def _alike(
 
 
 def _same(a: ir.Statement, b: ir.Statement, pairs: dict[object, object]) -> bool:
-    """Test whether two statements are equal under `pairs` of corresponding names; names that they define are added."""
+    """Test whether two statements are equal under `pairs` of corresponding names; names that they
+    define are added.
+    """
     match a, b:
         case ir.Let(), ir.Let():
             same = _equal(a.value, b.value, pairs)

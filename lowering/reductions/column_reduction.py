@@ -1,4 +1,5 @@
-"""Reduce along columns row by row, with the sums of a block of columns in cache (loop interchange by blocks).
+"""Reduce along columns row by row, with the sums of a block of columns in cache (loop interchange
+by blocks).
 
     for j in 0..n { acc = 0; for k in 0..m { acc = acc + x[k, j] }; y[j] = f(acc) }
     =>  for b in 0..ceil(n / 1024) {
@@ -9,15 +10,16 @@
           for j { y[j] = f(acc[j]) }
         }
 
-Legal always: every sum keeps the order of its terms. Pays where rows lie far apart, since memory is then read along
-rows, and where each element is read once; elements that are read again are better kept in registers."""
+Legal always: every sum keeps the order of its terms. Pays where rows lie far apart, since memory is
+then read along rows, and where each element is read once; elements that are read again are better
+kept in registers.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from ...dialect.ir.types import ElementType
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import (
     Const,
     Expr,
     Index,
@@ -29,6 +31,7 @@ from ...dialect.notation.expressions import (
     maximum,
     minimum,
 )
+from ...dialect.types.tensor_types import ElementType
 from ..analysis.accesses import depends, reads, stores, stride
 from ..loops.parallelize import block_bounds
 from ..loops.vectorize import can_be_vector
@@ -67,7 +70,9 @@ def _inside(around: set[Index], in_order: bool) -> Callable[[ir.Statement], ir.B
 
 
 def _swept(loop: ir.For, around: set[Index], in_order: bool) -> ir.For | None:
-    """The loop over columns by blocks, if it reduces over rows; all sums `in_order` of their terms, if said."""
+    """The loop over columns by blocks, if it reduces over rows; all sums `in_order` of their terms,
+    if said.
+    """
     reductions = [s for s in loop.body if isinstance(s, ir.For)]
     if not reductions or not loop.is_whole or _short(loop) or not can_be_vector(loop):
         return None
@@ -97,7 +102,9 @@ def is_plain(reduction: ir.For) -> bool:
 
 
 def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
-    """Test whether a reduction reads every element along the columns once, from rows that lie far apart."""
+    """Test whether a reduction reads every element along the columns once, from rows that lie far
+    apart.
+    """
     *_, last = chain = ir.perfect_nest(reduction)
     shared = {
         i for i in around if any(depends(s.start, {i}) for s in chain)
@@ -121,7 +128,9 @@ def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
 
 
 class _Columns:
-    """The distribution of one loop over columns; values that its parts share become buffers of a block's columns."""
+    """The distribution of one loop over columns; values that its parts share become buffers of a
+    block's columns.
+    """
 
     def __init__(self, loop: ir.For, alone: bool, in_order: bool) -> None:
         self.loop, self.in_order = loop, in_order
@@ -150,7 +159,9 @@ class _Columns:
         return ir.For(self.index, (*map(ir.Alloc, self.buffers.values()), *statements))
 
     def columns(self, block: ir.Block) -> ir.For:
-        """Statements for every column of the block; shared values are loaded from their buffers and stored back."""
+        """Statements for every column of the block; shared values are loaded from their buffers and
+        stored back.
+        """
         named = {s.var for s in block if isinstance(s, ir.Let)}
         changed = {s.tensor for s in stores(block)}
         used = _shared(block) | changed
@@ -227,7 +238,9 @@ class _Columns:
         element: ElementType,
         most: int,
     ) -> ir.For:
-        """Add narrow integers in an intermediate type, for as many terms as it holds, then widen them into the sums."""
+        """Add narrow integers in an intermediate type, for as many terms as it holds, then widen
+        them into the sums.
+        """
         part = ir.accumulator("part", element)
         self.buffers[part] = Tensor(part.name, (self.width,), element, "stack")
         length = most // ROWS_AT_ONCE

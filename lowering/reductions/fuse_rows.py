@@ -1,19 +1,22 @@
-"""Fuse consecutive kernels row by row, so that a row stays in cache (row-granular fusion; Halide's compute_at).
+"""Fuse consecutive kernels row by row, so that a row stays in cache (row-granular fusion; Halide's
+compute_at).
 
     for i { acc = max over k of x[i, k]; m[i] = acc };  for i { for j { y[i, j] = x[i, j] - m[i] } }
     =>  for i { acc = max over k of x[i, k]; let m = acc; for j { y[i, j] = x[i, j] - m } }
 
-Legal if the kernels access shared arrays in the same rows only. Pays for at least `fused_rows` short rows on a CPU; a GPU
-has no cache per thread. A value per row that only the fused kernel reads becomes a variable."""
+Legal if the kernels access shared arrays in the same rows only. Pays for at least `fused_rows`
+short rows on a CPU; a GPU has no cache per thread. A value per row that only the fused kernel reads
+becomes a variable.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...dialect.ir.sizes import product, same_size
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Index, Tensor, Var
-from ...dialect.notation.plan import Plan
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Index, Tensor, Var
+from ...dialect.types.sizes import product, same_size
 from ..analysis.accesses import every_access, stores
 from ..loops.clone import clone
 from ..loops.collapse import nonunit_loops, squeezed

@@ -8,16 +8,19 @@
         acc = acc + sums[0]
         for k of 100 in 96..100 { acc = acc + x[k] }
 
-Legal for integers, whose sums have no order. For floats it is the documented order of a reduction along a contiguous
-axis: lane l of 16 takes the elements l, l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l
+Legal for integers, whose sums have no order. For floats it is the documented order of a reduction
+along a contiguous axis: lane l of 16 takes the elements l, l + 16, ... of whole blocks of 16; lanes
+are added pairwise by halves (l with l
 + 8, then l + 4, ...); the remaining elements follow one by one. The order is the same for every vector width, target
-and number of threads. Other float reductions keep the order of their indices; long ones of either kind are blocked by
-`blocked_sums`. The maximum of floats has no order: it takes more lanes first, and 16 for the remainder."""
+and number of threads. Other float reductions keep the order of their indices; long ones of either
+kind are blocked by `blocked_sums`. The maximum of floats has no order: it takes more lanes first,
+and 16 for the remainder.
+"""
 
-from ...dialect.ir.types import F32, F64, ElementType
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Const, Index, Tensor, apply, as_index, maximum
-from ...dialect.notation.reduce_in_order import LANES
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import Const, Index, Tensor, apply, as_index, maximum
+from ...dialect.kernel_ir.reduce_in_order import LANES
+from ...dialect.types.tensor_types import F32, F64, ElementType
 from ..analysis.reduction_order import ORDERED, along_memory
 from ..passes import statement_pass
 from ..processor import processor
@@ -32,7 +35,9 @@ def lane_reduction(s: ir.Statement) -> ir.Block | None:
 
 
 def by_lanes(s: ir.Statement, most: int | None = None) -> ir.Block | None:
-    """A loop that reduces along memory by lanes, if it may be long enough; all of it by at most so many lanes, if said."""
+    """A loop that reduces along memory by lanes, if it may be long enough; all of it by at most so
+    many lanes, if said.
+    """
     if not isinstance(s, ir.For) or s.kind == "vector" or (found := along_memory(s)) is None:
         return (s,) if isinstance(s, ir.For) and s.kind == "vector" else None
     store, function, value = found

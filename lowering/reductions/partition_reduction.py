@@ -2,16 +2,19 @@
 
     for j in 0..n { acc = 0; for k in 0..4096 { acc = acc + x[k, j] }; y[j] = f(acc) }
     =>  for b in 0..8 {
-          for j { acc = 0; for k of 4096 in b * 512..b * 512 + 512 { acc = acc + x[k, j] }; parts[b, j] = acc }
+          for j { acc = 0; for k of 4096 in b * 512..b * 512 + 512 { acc = acc + x[k, j] }; parts[b,
+          j] = acc }
         }
     and for j { acc = 0; for b in 0..8 { acc = acc + parts[b, j] }; y[j] = f(acc) }
 
-Legal for reductions without an order: not for float sums, whose columns threads share instead (`column_reduction`).
-Pays from MIN_BYTES of rows, since threads then read whole rows. The number of partitions depends only on extents."""
+Legal for reductions without an order: not for float sums, whose columns threads share instead
+(`column_reduction`). Pays from MIN_BYTES of rows, since threads then read whole rows. The number of
+partitions depends only on extents.
+"""
 
-from ...dialect.notation.expressions import Const
-from ...dialect.notation.loops import Alloc, For, Kernel, Store, has_loops, reshaped_parameters
-from ...dialect.notation.plan import Kernels
+from ...dialect.kernel_ir.execution_plan import Kernels
+from ...dialect.kernel_ir.expressions import Const
+from ...dialect.kernel_ir.loops import Alloc, For, Kernel, Store, has_loops, reshaped_parameters
 from ..analysis.accesses import reads
 from ..analysis.reduction_order import reduction_update
 from ..loops.collapse import collapsed
@@ -32,7 +35,9 @@ IN_ANY_ORDER = {
 
 @kernel_pass
 def partition_reduction(kernel: Kernel) -> Kernels | None:
-    """The kernel that reduces each partition's rows, and the one that reduces the partial results."""
+    """The kernel that reduces each partition's rows, and the one that reduces the partial
+    results.
+    """
     plain = collapsed(kernel)
     found = _partitioned(plain)
     return None if found is None else Kernels(found, reshaped_parameters(kernel, plain))

@@ -2,13 +2,13 @@
 
     acc = true; for k { acc = acc & x[k] }; y[] = acc  =>  acc = 1; for k { acc = acc & ui8(x[k]) }; y[] = acc != 0
 
-Legal always; pays since vectors of bits would be unpacked for each element."""
+Legal always; pays since vectors of bits would be unpacked for each element.
+"""
 
 from dataclasses import replace
 
-from ...dialect.ir.types import I1, UI8
-from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Read
+from ...dialect.kernel_ir.loops import (
     Alloc,
     Block,
     Kernel,
@@ -17,7 +17,8 @@ from ...dialect.notation.loops import (
     map_expressions,
     rewrite_block,
 )
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir.traverse import rewrite, walk
+from ...dialect.types.tensor_types import I1, UI8
 from ..analysis.accesses import stores
 from ..passes import kernel_pass
 

@@ -4,8 +4,9 @@
     =>  if n == 1 { acc = 0; for k in 0..m { acc = acc + x[k] }; y[0] = acc }
         if ~(n == 1) { the same as before }
 
-Required for bits: the order of a reduction follows from its sizes, whether they are known at compile time or not. In
-the example the first version goes by lanes, the second does not."""
+Required for bits: the order of a reduction follows from its sizes, whether they are known at
+compile time or not. In the example the first version goes by lanes, the second does not.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,10 +15,9 @@ from itertools import combinations
 from operator import and_
 from typing import Any
 
-from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order, key_of, product, same_size
-from ...dialect.ir.unify import put
-from ...dialect.notation.expressions import Tensor, as_index
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.execution_plan import Kernels, versions
+from ...dialect.kernel_ir.expressions import Tensor, as_index
+from ...dialect.kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -27,10 +27,11 @@ from ...dialect.notation.loops import (
     blocks,
     statements,
 )
-from ...dialect.notation.plan import Kernels, versions
-from ...dialect.notation.reduce_in_order import LANES
+from ...dialect.kernel_ir.reduce_in_order import LANES
+from ...dialect.types.sizes import Dim, Size, atoms_of, in_order, key_of, product, same_size
+from ...dialect.types.unify import put
 from ..analysis.reduction_order import ORDERED, along_memory, reduction_update
-from ..contraction.match import factors_of, match_reduction, sum_of_products
+from ..contraction.match_contraction import factors_of, match_reduction, sum_of_products
 from ..contraction.split_groups import split_groups
 from ..contraction.vnni_packing import at_least
 from ..loops.collapse import collapsed
@@ -92,7 +93,9 @@ def _reductions(block: Block) -> Iterator[For]:
 
 
 def _with_ones(kernel: Kernel, never: frozenset[Atoms]) -> tuple[Kernel, tuple[Any, ...]] | None:
-    """The kernel for the fewest sizes, none of `never`, that change the order by being 1; None if no sizes do."""
+    """The kernel for the fewest sizes, none of `never`, that change the order by being 1; None if
+    no sizes do.
+    """
     atoms = sorted(_atoms(kernel), key=in_order)
     before = orders(kernel) if atoms else []
     if not any(o.may_change for o in before) or len(atoms) > MAX_SIZES:
@@ -124,7 +127,9 @@ def _atoms(kernel: Kernel) -> set[Any]:
 
 @dataclass(frozen=True)
 class _Order:
-    """The order of one reduction: the extents of its loops, outermost first, and whether it runs along memory."""
+    """The order of one reduction: the extents of its loops, outermost first, and whether it runs
+    along memory.
+    """
 
     extents: tuple[Dim, ...]
     along: bool
@@ -137,7 +142,9 @@ def orders(kernel: Kernel) -> list[_Order]:
 
 
 def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> Iterator[_Order]:
-    """The orders of the reductions in a block; `outside` counts the loops around each accumulator's initialization."""
+    """The orders of the reductions in a block; `outside` counts the loops around each accumulator's
+    initialization.
+    """
     for s in block:
         if isinstance(s, Alloc):
             outside[s.tensor] = len(around)

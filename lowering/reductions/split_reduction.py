@@ -1,18 +1,21 @@
-"""Split long reductions into few elements, so that their blocks run in parallel (split-K; Halide's rfactor).
+"""Split long reductions into few elements, so that their blocks run in parallel (split-K; Halide's
+rfactor).
 
     acc = 0; for k in 0..16777216 { acc = acc + x[k] }; y[] = f(acc)
     =>  for b in 0..4096 { acc = 0; for k of 16777216 in b * 4096..b * 4096 + 4096 { acc = acc + x[k] }; parts[b] = acc }
     and acc = 0; for b in 0..4096 { acc = acc + parts[b] }; y[] = f(acc)
 
-Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; for more, threads compute different
-elements. For an unknown number of terms the original kernel computes short reductions."""
+Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; for more, threads
+compute different elements. For an unknown number of terms the original kernel computes short
+reductions.
+"""
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, key_of, product, smaller
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Index, Tensor, Var, as_index
-from ...dialect.notation.plan import Kernels
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Kernels
+from ...dialect.kernel_ir.expressions import Index, Tensor, Var, as_index
+from ...dialect.types.sizes import Dim, key_of, product, smaller
 from ..analysis.accesses import allocated, reads
 from ..loops.collapse import collapsed
 from ..loops.parallelize import block_bounds
@@ -25,7 +28,9 @@ FEW = 16  # elements: beyond, threads compute different elements
 
 @kernel_pass
 def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
-    """The kernel split in two, if its reductions may be long; joined in one thread's order for the `grid` of a GPU."""
+    """The kernel split in two, if its reductions may be long; joined in one thread's order for the
+    `grid` of a GPU.
+    """
     plain = collapsed(kernel)
     indices, reductions = separate_reductions(plain)
     points = product(tuple(i.extent for i in indices))
@@ -58,7 +63,9 @@ def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
 
 
 def separate_reductions(kernel: ir.Kernel) -> tuple[list[Index], list[ir.For]]:
-    """The loops around the reductions of a kernel, and these; none if they depend on each other or differ in their extents."""
+    """The loops around the reductions of a kernel, and these; none if they depend on each other or
+    differ in their extents.
+    """
     indices, block = ir.outer_loops(
         kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None
     )
@@ -103,7 +110,8 @@ def split_in_blocks(
 ) -> tuple[ir.Kernel, ir.Kernel]:
     """The kernels that reduce each block of so many iterations, and the partial results.
 
-    Equal blocks run `from_zero`, so that the threads of a GPU's block take the same steps."""
+    Equal blocks run `from_zero`, so that the threads of a GPU's block take the same steps.
+    """
     indices, block = ir.outer_loops(
         kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None
     )

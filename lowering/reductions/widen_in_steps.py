@@ -4,18 +4,20 @@
     =>  alloc register sums: tensor<16xi64>, zero; alloc register part: tensor<64xi16>
         for c in 0..4 {
           for l in 0..64 vector 64 { part[l] = 0 }
-          for b of 1024 in c * 256..min(c * 256 + 256, 1024) { for l { part[l] = part[l] + i16(x[b * 64 + l]) } }
-          for q in 0..4 unrolled { for l in 0..16 vector 16 { sums[l] = sums[l] + i64(part[q * 16 + l]) } }
+          for b of 1024 in c * 256..min(c * 256 + 256, 1024) { for l { part[l] = part[l] + i16(x[b *
+          64 + l]) } } for q in 0..4 unrolled { for l in 0..16 vector 16 { sums[l] = sums[l] +
+          i64(part[q * 16 + l]) } }
         }
         for q in 0..16 unrolled { acc = acc + sums[q] }
         and the original loop for the remainder
 
-Legal for as many terms as cannot overflow the intermediate type (256 here). Pays from `widening_steps` steps of contiguous
-memory; `column_reduction` does the same for rows that lie far apart."""
+Legal for as many terms as cannot overflow the intermediate type (256 here). Pays from
+`widening_steps` steps of contiguous memory; `column_reduction` does the same for rows that lie far
+apart.
+"""
 
-from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import (
     Cast,
     Const,
     Expr,
@@ -26,19 +28,25 @@ from ...dialect.notation.expressions import (
     maximum,
     minimum,
 )
+from ...dialect.types.tensor_types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from ..analysis.accesses import reads, stride
 from ..analysis.reduction_order import reduction_update
 from ..passes import statement_pass
 from ..processor import processor
 
 BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
-    I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),
-}  # fmt: skip  # the intermediate type, and the number of terms that cannot overflow it
+    I8: (I16, 1 << 8),
+    UI8: (UI16, 1 << 8),
+    I16: (I32, 1 << 16),
+    UI16: (UI32, 1 << 16),
+}
 VECTORS = 4  # vectors of intermediate sums, each of which waits for the one before
 
 
 def narrow_sum(s: ir.Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
-    """The accumulator, term, intermediate type and number of terms of a sum of narrow integers, or None."""
+    """The accumulator, term, intermediate type and number of terms of a sum of narrow integers, or
+    None.
+    """
     if not isinstance(s, ir.Store) or (found := reduction_update(s)) is None or found[0] != "add":
         return None
     match found[1]:

@@ -4,9 +4,10 @@
     =>  if s[0] is whole, and |s[0]| + 1024 <= 2^24 { s[0] = s[0] + 1024.0 }
         else if s[0] + 1.0 != s[0] { for t { s[0] = s[0] + 1.0 } }
 
-Legal where every intermediate sum is exact: the state is a multiple of the increment's unit (the largest power of two
-that divides it) and small enough. One addition then gives the same bits. A step that changes nothing is a fixed point:
-no later one does."""
+Legal where every intermediate sum is exact: the state is a multiple of the increment's unit (the
+largest power of two that divides it) and small enough. One addition then gives the same bits. A
+step that changes nothing is a fixed point: no later one does.
+"""
 
 import math
 from collections.abc import Mapping
@@ -15,13 +16,13 @@ from operator import and_, or_
 
 import numpy as np
 
-from ...dialect.ir.types import F32
-from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Var, apply, constant
-from ...dialect.notation.loops import For, If, Kernel, Let, Store
+from ...dialect.kernel_ir.affine import key
+from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Read, Var, apply, constant
+from ...dialect.kernel_ir.loops import For, If, Kernel, Let, Store
+from ...dialect.types.tensor_types import F32
+from ..clocked_plan import StepPlan
 from ..passes import step_pass
 from ..processor import processor
-from ..step_plan import StepPlan
 
 WHOLE = 2.0**24  # all integers up to here are f32 numbers
 
@@ -33,7 +34,9 @@ def fast_forward(step: StepPlan) -> StepPlan | None:
 
 
 def leaping(kernel: Kernel) -> Kernel | None:
-    """The kernel of one tick as one of `ticks_at_once`; None if it does more than count, or no such sum would be exact."""
+    """The kernel of one tick as one of `ticks_at_once`; None if it does more than count, or no such
+    sum would be exact.
+    """
     ticks = processor().tuning.ticks_at_once
     exact: list[Expr] = []
     leaps: list[Store] = []

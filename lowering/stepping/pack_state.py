@@ -3,25 +3,29 @@
     advance(a, b, s, t) -> (next a, next b, next s, next t)
     =>  tick(a, b, scalars) -> (next a): b and the scalars in place, 0-dimensional ones side by side in one array
 
-State is updated in place if a tick reads it only at the point it writes (`in_place`); other state has two buffers."""
+State is updated in place if a tick reads it only at the point it writes (`in_place`); other state
+has two buffers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...dialect.ir.types import ElementType
-from ...dialect.notation.expressions import Const, Expr, Tensor, as_index
-from ...dialect.notation.loops import Kernel, redirect
-from ...dialect.notation.plan import Plan
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Const, Expr, Tensor, as_index
+from ...dialect.kernel_ir.loops import Kernel, redirect
+from ...dialect.types.tensor_types import ElementType
 from ..analysis.accesses import with_tensors
+from ..clocked_plan import Group, StateSlot, StepPlan
 from ..pass_context import Context
 from ..passes import plan_pass
-from ..step_plan import Group, StateSlot, StepPlan
 from .slp_vectorize import arrange
 
 
 @plan_pass
 def pack_state(plan: Plan, context: Context) -> StepPlan:
-    """The plan of a function that gives the next value of each state that `context.overwritten` maps it to."""
+    """The plan of a function that gives the next value of each state that `context.overwritten`
+    maps it to.
+    """
     nexts = {argument: plan.results[n] for n, argument in context.overwritten.items()}
     packing = _Packing(plan.arguments, plan.kernels, nexts, {*plan.views, *plan.views.values()})
     arrays, seconds = tuple(packing.arrays), tuple(packing.seconds)
@@ -32,7 +36,9 @@ def pack_state(plan: Plan, context: Context) -> StepPlan:
 
 
 class _Packing:
-    """Arrays for all states: one per state with axes or views, one for the scalars of a type that change alike."""
+    """Arrays for all states: one per state with axes or views, one for the scalars of a type that
+    change alike.
+    """
 
     def __init__(
         self,

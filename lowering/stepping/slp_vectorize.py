@@ -3,10 +3,11 @@
     s[0] = f(s[2], s[0]); s[1] = f(s[0], s[1]); s[2] = f(s[1], s[2]); ...
     =>  for l vector 8 { t[l] = f(s[l + 8], s[l]); t[8 + l] = f(s[l], s[8 + l]) ... }; for l vector 8 { s[l] = t[l] ... }
 
-Legal since all next values are computed before any is stored. Pays from `group_scalars` isomorphic updates. A lane holds
-consecutive scalars, one per vector row, so a read of a neighbour reads another row; only at a row's ends it reads the
-next lane. `arrange` assigns positions, `roll` writes the loop. A kernel of two ticks needs no copy: the second tick
-goes back from t to s."""
+Legal since all next values are computed before any is stored. Pays from `group_scalars` isomorphic
+updates. A lane holds consecutive scalars, one per vector row, so a read of a neighbour reads
+another row; only at a row's ends it reads the next lane. `arrange` assigns positions, `roll` writes
+the loop. A kernel of two ticks needs no copy: the second tick goes back from t to s.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...dialect.ir.types import ElementType
-from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.affine import key
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Cast,
     Const,
@@ -27,11 +27,12 @@ from ...dialect.notation.expressions import (
     Var,
     select,
 )
-from ...dialect.notation.loops import Alloc, For, Kernel, Let, Statement, Store, vector_loop
-from ...dialect.notation.traverse import children as parts_of, with_children
+from ...dialect.kernel_ir.loops import Alloc, For, Kernel, Let, Statement, Store, vector_loop
+from ...dialect.kernel_ir.traverse import children as parts_of, with_children
+from ...dialect.types.tensor_types import ElementType
+from ..clocked_plan import Group, StepPlan
 from ..passes import step_pass
 from ..processor import processor
-from ..step_plan import Group, StepPlan
 
 Rolled = tuple[Kernel, Kernel | None, dict[Tensor, np.ndarray]]
 SOURCES = 3  # rows and rotations that one vector is assembled from, at most
@@ -72,7 +73,9 @@ def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement
 
 
 def _kinds(kernel: Kernel) -> dict[Tensor, int]:
-    """The isomorphism class of each scalar that a kernel stores: equal if only constants and scalar reads differ."""
+    """The isomorphism class of each scalar that a kernel stores: equal if only constants and scalar
+    reads differ.
+    """
     known: dict[object, int] = {}
     found: dict[int, int] = {}
     kinds: dict[Tensor, int] = {}
@@ -122,7 +125,9 @@ def slp_vectorize(step: StepPlan) -> StepPlan:
 
 
 def roll(kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> Rolled | None:
-    """The kernel with vector stores to an array's groups, and its per-lane constants; None if not isomorphic."""
+    """The kernel with vector stores to an array's groups, and its per-lane constants; None if not
+    isomorphic.
+    """
     try:
         return _Rolling(kernel, array, groups).rolled()
     except _Unlike:
@@ -161,7 +166,9 @@ class _Rolling:
         self.end = groups[-1].first + groups[-1].rows * self.lanes
 
     def rolled(self) -> Rolled:
-        """The vectorized kernel: all next values are computed before any is stored; others first, and stored last."""
+        """The vectorized kernel: all next values are computed before any is stored; others first,
+        and stored last.
+        """
         following = replace(self.array, name=f"{self.array.name}.next", space="stack")
         forth, again = self.step(self.array, following), self.step(following, self.array)
         back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
@@ -277,7 +284,9 @@ class _Rolling:
         return found
 
     def tensor(self, place: int) -> Tensor:
-        """The array from which the scalar at a position is read; others do not alternate between buffers."""
+        """The array from which the scalar at a position is read; others do not alternate between
+        buffers.
+        """
         return self.source if place < self.end else self.array
 
 

@@ -2,8 +2,9 @@
 
     graph { state, operations, feedback }  =>  advance: state -> next state,  observe: state -> probes
 
-All feedback is applied at once: every next state is a function of the current ones. Probes are functions of the state,
-computed when they are read."""
+All feedback is applied at once: every next state is a function of the current ones. Probes are
+functions of the state, computed when they are read.
+"""
 
 from dataclasses import dataclass
 
@@ -11,16 +12,18 @@ import numpy as np
 
 from ...dialect.cog.clocked import Actuator, Feedback, Field, Probe, Sensor, initial_value
 from ...dialect.cog.slice_shift_stack import Subfield
-from ...dialect.ir.types import FieldType
-from ...dialect.program.builder import Builder
-from ...dialect.program.function import Function, Graph, Operation, Value
-from ...dialect.program.module import Module
-from ...dialect.program.verify import verify
+from ...dialect.ir.builder import Builder
+from ...dialect.ir.function import Function, Graph, Operation, Value
+from ...dialect.ir.module import Module
+from ...dialect.ir.verify import verify
+from ...dialect.types.tensor_types import FieldType
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A state variable; constants and sensors have no `driver`; the caller may replace a `writable` one."""
+    """A state variable; constants and sensors have no `driver`; the caller may replace a `writable`
+    one.
+    """
 
     name: str
     value: Value

@@ -1,4 +1,5 @@
-"""Time-skew stencil updates: several ticks in one pass over the state (time skewing, temporal blocking).
+"""Time-skew stencil updates: several ticks in one pass over the state (time skewing, temporal
+blocking).
 
     for i parallel { y[i] = f(x[i - 1], x[i], x[i + 1]) }
     =>  for b parallel {
@@ -7,17 +8,18 @@
                   if s >= 2 { y[s - 1] = f(ring[...], ring[...], ring[...]) } }      the second tick's row s - 1
         }
 
-Legal for one loop over rows that reads rows at constant distances, across the field's edge too. Pays from
-MIN_STATE_BYTES, state larger than the caches: a row of a later tick follows as soon as its neighbours of the earlier
-tick are done, so rows between ticks never leave the cache. Blocks recompute the rows of their neighbours, to the same
-bits, and so run independently."""
+Legal for one loop over rows that reads rows at constant distances, across the field's edge too.
+Pays from MIN_STATE_BYTES, state larger than the caches: a row of a later tick follows as soon as
+its neighbours of the earlier tick are done, so rows between ticks never leave the cache. Blocks
+recompute the rows of their neighbours, to the same bits, and so run independently.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import (
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import (
     Apply,
     Const,
     Expr,
@@ -27,7 +29,7 @@ from ...dialect.notation.expressions import (
     as_index,
     minimum,
 )
-from ...dialect.notation.loops import (
+from ...dialect.kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -38,12 +40,12 @@ from ...dialect.notation.loops import (
     map_expressions,
     rewrite_block,
 )
-from ...dialect.notation.traverse import rewrite
+from ...dialect.kernel_ir.traverse import rewrite
 from ..analysis.accesses import reads, stores
+from ..clocked_plan import StepPlan
 from ..loops.clone import clone
 from ..passes import step_pass
 from ..processor import processor
-from ..step_plan import StepPlan
 
 BLOCKS = 32
 APART = 832  # padding between rows of a ring in bytes, against cache-set conflicts
@@ -58,7 +60,9 @@ def time_skew(step: StepPlan) -> StepPlan | None:
 
 
 def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] | None:
-    """The kernel of one tick as one of several, and their number; None unless it is one loop over rows and gains."""
+    """The kernel of one tick as one of several, and their number; None unless it is one loop over
+    rows and gains.
+    """
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     results = kernel.outputs
     if not isinstance(loop, For) or loop.kind != "parallel" or loop.stop is not None:
@@ -100,7 +104,9 @@ def _padded(t: Tensor) -> tuple[int, ...]:
 
 
 def _offset(e: Expr, row: Index, height: int) -> int | None:
-    """The d of row + d, or of (row + d) mod height, in the shorter direction; None for any other index."""
+    """The d of row + d, or of (row + d) mod height, in the shorter direction; None for any other
+    index.
+    """
     match e:
         case Apply("floormod", (inside, Const(n)), _) if n == height:
             d = _offset(inside, row, height)
@@ -110,7 +116,9 @@ def _offset(e: Expr, row: Index, height: int) -> int | None:
 
 
 class _Skewing:
-    """The parameters that the levels of a pass share: level n is tick n after the first, `reach` rows behind the one before."""
+    """The parameters that the levels of a pass share: level n is tick n after the first, `reach`
+    rows behind the one before.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,10 @@
-"""Store results in the arguments that they destroy (XLA's buffer donation, MLIR's in-place bufferization).
+"""Store results in the arguments that they destroy (XLA's buffer donation, MLIR's in-place
+bufferization).
 
     y[i] = f(x[i])  =>  x[i] = f(x[i])
 
-Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; or else callers copy.
+Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; or
+else callers copy.
 """
 
 from collections import Counter
@@ -10,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
-from ...dialect.notation.expressions import Const, Tensor, Var
-from ...dialect.notation.loops import Block, For, Kernel, Loop, Store, redirect
-from ...dialect.notation.plan import Plan, viewed
+from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.expressions import Const, Tensor, Var
+from ...dialect.kernel_ir.loops import Block, For, Kernel, Loop, Store, redirect
 from ..analysis.accesses import accesses, with_tensors
 from ..pass_context import Context
 from ..passes import plan_pass
@@ -20,7 +22,9 @@ from ..passes import plan_pass
 
 @plan_pass
 def in_place(plan: Plan, context: Context) -> Plan:
-    """The plan with the results of `context.overwritten` stored in the arguments that it maps them to, where legal."""
+    """The plan with the results of `context.overwritten` stored in the arguments that it maps them
+    to, where legal.
+    """
     kernels, results, arguments, views = plan.kernels, plan.results, plan.arguments, plan.views
     uses = [_Uses(kernel) for kernel in kernels]
     writers = Counter(t for u in uses for t in u.results)
@@ -56,7 +60,9 @@ def in_place(plan: Plan, context: Context) -> Plan:
 
 
 def overwriting(kernels: Sequence[Kernel], own: Collection[Tensor]) -> list[Kernel]:
-    """Kernels with those of their results that are their own in the place of others that are read for the last time, where legal."""
+    """Kernels with those of their results that are their own in the place of others that are read
+    for the last time, where legal.
+    """
     last = {t: n for n, kernel in enumerate(kernels) for t in kernel.inputs if t in own}
     names: dict[Tensor, Tensor] = {}
     for n, kernel in enumerate(kernels):
@@ -71,7 +77,9 @@ def overwriting(kernels: Sequence[Kernel], own: Collection[Tensor]) -> list[Kern
 
 
 class _Uses:
-    """The reads and stores of each array by a kernel, and the results stored after the last read."""
+    """The reads and stores of each array by a kernel, and the results stored after the last
+    read.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.results = kernel.outputs
@@ -90,7 +98,9 @@ class _Uses:
 
 
 def _stored_last(block: Block) -> set[Tensor]:
-    """The tensors that the innermost block of a nest stores, as variables and constants, after its other statements."""
+    """The tensors that the innermost block of a nest stores, as variables and constants, after its
+    other statements.
+    """
     while len(block) == 1 and isinstance(block[0], For):
         block = block[0].body
     found: set[Tensor] = set()

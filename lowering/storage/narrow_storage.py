@@ -2,23 +2,25 @@
 
     t: tensor<8xi32> in [-127, 127]:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  t: tensor<8xi8>;  t[i] = i8(f(x[i]));  y[i] = g(i32(t[i]))
 
-Legal where interval analysis bounds the elements. Arguments and results keep their types; arithmetic keeps its width,
-only memory is narrower. Pays for arrays of at least MIN_BYTES, which leave the cache, unless a kernel reads an element
-more than `narrow_reads` times. A contraction packs its operands, so its reads do not count."""
+Legal where interval analysis bounds the elements. Arguments and results keep their types;
+arithmetic keeps its width, only memory is narrower. Pays for arrays of at least MIN_BYTES, which
+leave the cache, unless a kernel reads an element more than `narrow_reads` times. A contraction
+packs its operands, so its reads do not count.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...dialect.ir.sizes import evaluate, product
-from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
-from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Cast, Expr, Read, Tensor, cast
-from ...dialect.notation.interval import Interval
-from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Cast, Expr, Read, Tensor, cast
+from ...dialect.kernel_ir.integer_interval import Interval
+from ...dialect.kernel_ir.traverse import rewrite, walk
+from ...dialect.types.sizes import evaluate, product
+from ...dialect.types.tensor_types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from ..analysis.cost import UNKNOWN
-from ..contraction.match import match_contraction, windowed
+from ..contraction.match_contraction import match_contraction, windowed
 from ..loops.collapse import collapsed
 from ..passes import plan_pass
 from ..processor import processor
@@ -71,7 +73,9 @@ def narrowest(values: Interval, element: ElementType) -> ElementType:
 
 
 def read_often(kernel: ir.Kernel) -> set[Tensor]:
-    """The parameters whose elements a kernel reads more than `narrow_reads` times, as far as sizes are known."""
+    """The parameters whose elements a kernel reads more than `narrow_reads` times, as far as sizes
+    are known.
+    """
     counts: Counter[Tensor] = Counter()
 
     def count(block: ir.Block, times: int) -> None:

@@ -1,16 +1,18 @@
-"""Place the buffers of a plan: the offset of every intermediate array in one workspace (XLA: buffer assignment).
+"""Place the buffers of a plan: the offset of every intermediate array in one workspace (XLA: buffer
+assignment).
 
     t: tensor<8xi32>, then u: tensor<4xi32>  =>  t at byte 0, u at byte 0, if t is read no more when u is written
 
-Legal always; pays by memory. Arrays of known size with disjoint lifetimes share bytes; arrays of unknown size follow
-them, one after the other."""
+Legal always; pays by memory. Arrays of known size with disjoint lifetimes share bytes; arrays of
+unknown size follow them, one after the other.
+"""
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim
-from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.loops import scratch_buffers
-from ...dialect.notation.plan import Plan
+from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Tensor
+from ...dialect.kernel_ir.loops import scratch_buffers
+from ...dialect.types.sizes import Dim
 from ..passes import plan_pass
 
 ALIGNMENT = 64  # bytes: a cache line, and any vector
@@ -38,7 +40,9 @@ def _bytes(tensor: Tensor) -> Dim:
 
 
 def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tensor, Dim], Dim]:
-    """Offsets for arrays with lifetimes [first, last]: largest first, each at the lowest offset free throughout."""
+    """Offsets for arrays with lifetimes [first, last]: largest first, each at the lowest offset
+    free throughout.
+    """
     offsets: dict[Tensor, Dim] = {}
     known = [(size, t) for t in first if isinstance(size := _bytes(t), int)]
     placed: list[tuple[int, int, Tensor]] = []

@@ -127,7 +127,8 @@ def test_a_c_program_takes_header_and_object(folder: Path) -> None:
     Path("main.c").write_text(
         '#include <stdio.h>\n#include "d.h"\n'
         "int main(void) {\n  int32_t a[] = {8, 9, 10, 11}, b[] = {1, 2, 5, 4}, q[4];\n"
-        '  int32_t status = d_divide_by_2_(a, b, q);\n  printf("%d %d %d %d %s", q[0], q[1], q[2], q[3], d_message(status));\n}\n'
+        "  int32_t status = d_divide_by_2_(a, b, q);\n"
+        '  printf("%d %d %d %d %s", q[0], q[1], q[2], q[3], d_message(status));\n}\n'
     )
     subprocess.run(
         [
@@ -238,8 +239,8 @@ def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
     )
     text = Path("h.h").read_text()
     assert (
-        "int32_t int_x__divide_by_2_(const int32_t *in_int, const int32_t *in_float, int32_t *out_r);"
-        in text
+        "int32_t int_x__divide_by_2_(const int32_t *in_int, const int32_t *in_float, "
+        "int32_t *out_r);" in text
     )
 
 
@@ -249,7 +250,8 @@ def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
         (
             "-o m.o",
             1,
-            "error[build]: %x is tensor<?N x 3 x i32>, but what is built ahead of time has known sizes; settle ?N",
+            "error[build]: %x is tensor<?N x 3 x i32>, but what is built ahead of time has "
+            "known sizes; settle ?N",
         ),
         ("-o m.o --entry clock", 1, "@clock is a graph; functions are built ahead of time"),
         ("-o m.o --entry none", 1, "the program has no function @none"),

@@ -30,7 +30,9 @@ TIMES = 300 if tiers.everything else 30
 
 @dataclass
 class Recorded:
-    """A node, and the result of onnxruntime 1.32.0; `ours` where the verdict says that cvm differs."""
+    """A node, and the result of onnxruntime 1.32.0; `ours` where the verdict says that cvm
+    differs.
+    """
 
     op: str
     inputs: list[Any]
@@ -129,11 +131,16 @@ def model_of(c: Recorded) -> tuple[Any, dict[str, np.ndarray]]:
         outputs = ["y0", "y1", "y2"]
     node = helper.make_node(c.op, list(arrays), outputs, **c.attributes)
     graph = helper.make_graph(
-        [node], "g",
+        [node],
+        "g",
         [helper.make_tensor_value_info(n, kind_of(x), x.shape) for n, x in feed.items()],
-        [helper.make_tensor_value_info(outputs[c.output], kind_of(c.wanted), [None] * np.ndim(c.wanted))],
+        [
+            helper.make_tensor_value_info(
+                outputs[c.output], kind_of(c.wanted), [None] * np.ndim(c.wanted)
+            )
+        ],
         [numpy_helper.from_array(x, n) for n, x in arrays.items() if n not in feed],
-    )  # fmt: skip
+    )
     opsets = [helper.make_opsetid("", c.opset)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9), feed
 

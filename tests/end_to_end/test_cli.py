@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from cvm.lowering.clocked_plan import StepPlan
 from cvm.lowering.pipeline import PASSES, PIPELINES, TARGETS
-from cvm.lowering.step_plan import StepPlan
 
 import cvm
 from cvm import cli
-from cvm.diagnostic_output import SHOWN
+from cvm.terminal.diagnostics import SHOWN
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,7 +91,10 @@ def test_run_takes_arrays_by_name(command: Command) -> None:
 def test_a_constant_of_one_number_is_written_as_that_number(command: Command) -> None:
     for numbers, written in (("[7, 7, 7]", "dense<7>"), ("[7, 8, 7]", "dense<[7, 8, 7]>")):
         constant = f"%c = const dense<{numbers}> : tensor<3xi32>"
-        program = f"func @main(%x: tensor<3xi32>) {{\n{constant}\n%y = cvm.broadcast_add %x, %c\nreturn %y\n}}\n"
+        program = (
+            f"func @main(%x: tensor<3xi32>) {{\n{constant}\n%y = cvm.broadcast_add %x, %c\n"
+            f"return %y\n}}\n"
+        )
         said = command("lower", "-", "--to", "linalg", stdin=program)
         assert said.status == 0 and f"{written} : tensor<3xi32>" in said.out
 
@@ -141,9 +144,21 @@ def test_profile_lists_the_kernels(command: Command) -> None:
 
 def test_results_to_standard_output(command: Command) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cvm", "run", str(Path("add.cvm").resolve()), "--random-inputs", "3", "--output", "-"],
-        cwd=ROOT, capture_output=True, check=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "cvm",
+            "run",
+            str(Path("add.cvm").resolve()),
+            "--random-inputs",
+            "3",
+            "--output",
+            "-",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
     with np.load(io.BytesIO(done.stdout)) as out:
         assert out["sum"].shape == (2, 3)
     assert b"%sum: tensor<2x3xi32>" in done.stderr
@@ -209,7 +224,8 @@ def test_a_program_that_fails_is_status_1(command: Command) -> None:
         "run add.cvm --random-inputs 0 --entry other": "no function @other; it has @main",
         "import add.cvm": "a model is .onnx, .tflite, .tosa or else CVM-Runtime's graph in JSON",
         "run add.cvm --random-inputs 0 --input x=wide.npy": (
-            "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, got tensor<2x4xi32>"
+            "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, "
+            "got tensor<2x4xi32>"
         ),
     }.items():
         found = command(*arguments.split())
@@ -231,7 +247,8 @@ def test_check_warns_of_overflows(command: Command) -> None:
     found = command("check", "--overflow", "add.cvm", "open.cvm")
     assert found.status == 1 and found.out.count(": ok, ") == 2
     assert found.err.splitlines() == [
-        "add.cvm:2:10: warning[cvm.elemwise_add.overflow]: the sum fits i32, [-2147483648, 2147483647], "
+        "add.cvm:2:10: warning[cvm.elemwise_add.overflow]: the sum fits i32, [-2147483648, "
+        "2147483647], "
         "but it may reach [-4294967296, 4294967294]",
         "    %sum = cvm.elemwise_add %x, %y",
         "           ^~~~~~~~~~~~~~~~",
@@ -428,7 +445,8 @@ kernel @k(%n: tensor<1xi32>, %x: tensor<8xf32>) -> (%y: tensor<1xf32>) where %n[
         ),
         (
             ("--pipeline", "cse", "--print-after", "fold_constants,"),
-            "there is no pass fold_constants,; did you mean fold_constants; opt --list names them all",
+            "there is no pass fold_constants,; did you mean fold_constants; opt --list "
+            "names them all",
         ),
         (
             ("--pipeline", "cse,dce", "--print-after", "fuse"),
@@ -489,7 +507,10 @@ def test_opt_of_kernels_that_are_none(command: Command) -> None:
     ],
 )
 def test_opt_says_what_is_wrong_with_a_kernel(command: Command, statement: str, said: str) -> None:
-    kernel = "kernel @k(%x: tensor<3xi32>) -> (%y: tensor<3xi32>) {{\n  for %i in 0..3 {{\n    {}\n  }}\n}}\n"
+    kernel = (
+        "kernel @k(%x: tensor<3xi32>) -> (%y: tensor<3xi32>) {{\n  for %i in 0..3 {{\n    {}\n"
+        "  }}\n}}\n"
+    )
     assert command("opt", "-", stdin=kernel.format("%y[%i] = %x[%i]")).status == 0
     found = command("opt", "-", stdin=kernel.format(statement))
     assert found.status == 1 and said in found.err and "internal error" not in found.err
@@ -533,7 +554,7 @@ def test_no_traceback_unless_asked_for(command: Command, monkeypatch: pytest.Mon
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(cvm.commands.read_level, "read", broken)
+    monkeypatch.setattr(cvm.terminal.read_program, "read", broken)
     found = command("check", "add.cvm")
     assert (
         found.status == 1
@@ -552,7 +573,7 @@ def test_ends_by_force(
     def end(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(cvm.commands.read_level, "read", end)
+    monkeypatch.setattr(cvm.terminal.read_program, "read", end)
     found = command("check", "add.cvm")
     assert found.status == 1 and found.err.startswith("cvm: ") and found.err.count("\n") == 1
 
@@ -568,7 +589,9 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 
 def test_closed_streams() -> None:
-    """Output that nobody takes is no reason to fail, and input that is not there is one to say so."""
+    """Output that nobody takes is no reason to fail, and input that is not there is one to say
+    so.
+    """
 
     def closed(command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -681,7 +704,10 @@ def test_flags_of_other_commands_are_not_suggested(command: Command) -> None:
     assert found.err.endswith("cvm fmt: error: unrecognized arguments: --json\n")
 
 
-ADD3 = "func @main(%x: tensor<?N x 3 x i32>) -> tensor<?N x 3 x i32> {\n  %y = dali.add %x, 1\n  return %y\n}\n"
+ADD3 = (
+    "func @main(%x: tensor<?N x 3 x i32>) -> tensor<?N x 3 x i32> {\n  %y = dali.add %x, 1\n"
+    "  return %y\n}\n"
+)
 
 
 def test_inputs_and_outputs_by_suffix(command: Command, tmp_path: Path) -> None:
@@ -698,7 +724,10 @@ def test_pictures_as_inputs_and_outputs(command: Command, tmp_path: Path) -> Non
     image = pytest.importorskip("PIL.Image")
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     image.fromarray(pixels).save(tmp_path / "in.png")
-    program = "func @main(%x: tensor<2x4x3xui8>) -> tensor<2x4x3xui8> {\n  %y = dali.bitor %x, 1\n  return %y\n}\n"
+    program = (
+        "func @main(%x: tensor<2x4x3xui8>) -> tensor<2x4x3xui8> {\n  %y = dali.bitor %x, 1\n"
+        "  return %y\n}\n"
+    )
     program = program.replace("dali.bitor %x, 1", "dali.or %x, %x")
     out = tmp_path / "out.png"
     found = command(

@@ -1,4 +1,6 @@
-"""`cvm run` of graphs: ticks, readings, states in files, sensors from files, and pictures of graphs and functions."""
+"""`cvm run` of graphs: ticks, readings, states in files, sensors from files, and pictures of graphs
+and functions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Graphs: ticks, feedback, reading and writing, state in files, sensors and actuators, on every target."""
+"""Graphs: ticks, feedback, reading and writing, state in files, sensors and actuators, on every
+target.
+"""
 
 import contextlib
 import pickle
@@ -352,7 +354,9 @@ def test_a_damaged_state_is_rejected_and_changes_nothing(tmp_path):
 )
 @pytest.mark.parametrize("points", [6, 1])
 def test_state_seen_in_another_shape(rest, shape, points):
-    """A state driven by a view of another takes the value before the tick, also when storage is updated in place."""
+    """A state driven by a view of another takes the value before the tick, also when storage is
+    updated in place.
+    """
     shape, six = (shape, "[6]") if points == 6 else ({"[6]": "[1]", "[2, 3]": "[]"}[shape], "[]")
     rest = (
         rest.replace("SHAPE", f"{{shape = {shape}}}")

@@ -1,6 +1,8 @@
 """Every recorded case holds on every target; without `--all` a few of each operator.
 
-On the cpu, arrays lie beside pages whose access ends the process, and each case is called in a batch, too."""
+On the cpu, arrays lie beside pages whose access ends the process, and each case is called in a
+batch, too.
+"""
 
 from __future__ import annotations
 

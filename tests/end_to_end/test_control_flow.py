@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from available_targets import EVERY
 from cvm.dialect.builtin.control_flow import While
-from cvm.dialect.notation.loops import Loop
+from cvm.dialect.kernel_ir.loops import Loop
 from cvm.lowering.pipeline import lower
 
 import cvm
@@ -96,7 +96,10 @@ def test_derivatives_inside_of_a_body(target: str, optimize: int) -> None:
 
 
 def test_a_derivative_of_a_loop_is_a_loop_that_runs_backwards() -> None:
-    asked = "func @g(%x: tensor<3xf64>, %gy: tensor<3xf64>) { %y = theano.l_op @main(%x, %x, %gy) {wrt = [0]}\n return %y }"
+    asked = (
+        "func @g(%x: tensor<3xf64>, %gy: tensor<3xf64>) { %y = theano.l_op @main(%x, %x, %gy) "
+        "{wrt = [0]}\n return %y }"
+    )
     x, g = np.array([1.0, 2, 3]), np.array([16.0, 32, 48])
     np.testing.assert_array_equal(cvm.compile(DESCENT + asked, entry="g")(x, g), g / 16)
     text = opt_text(cvm.parse(DESCENT + asked), "differentiate")

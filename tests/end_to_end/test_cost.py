@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from cvm.jit.cuda.machine_model import CLOCK, LAUNCH, MEMORY, resources
+from cvm.jit.cuda.gpu_cost_model import CLOCK, LAUNCH, MEMORY, resources
 from emulated_kernels import needs_nvrtc
 
 from cvm import cli
@@ -58,7 +58,8 @@ def test_kernels_and_graphs_have_costs(folder: Path, capsys: pytest.CaptureFixtu
     assert cli.main(["cost", "k.loops", "--size", "N=4", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kernel"]["operations"] == 340
     Path("g.cvm").write_text(
-        'graph @main {\n  %n = cog.field "n" init dense<0.0> : !cog.field<[6], f32>\n  %m = cog.add %n, 1\n'
+        'graph @main {\n  %n = cog.field "n" init dense<0.0> : !cog.field<[6], f32>\n'
+        "  %m = cog.add %n, 1\n"
         "  cog.feedback %n, %m\n}\n"
     )
     assert cli.main(["cost", "g.cvm", "--json"]) == 0
@@ -117,7 +118,10 @@ def test_a_copy_takes_its_bytes_by_the_bandwidth(
         name
     ]
     result = "?N x 2048" if name == "copy" else "2048 x ?N"
-    text = f"func @main(%x: tensor<?N x 2048 x f32>) -> tensor<{result} x f32> {{\n  %y = {line}\n  return %y\n}}\n"
+    text = (
+        f"func @main(%x: tensor<?N x 2048 x f32>) -> tensor<{result} x f32> {{\n  %y = {line}\n"
+        f"  return %y\n}}\n"
+    )
     Path("copy.cvm").write_text(text)
     found = predicted(capsys, "copy.cvm", "--size", "N=4096")
     (kernel,), moved = found["kernels"], 2 * 4 * 4096 * 2048
@@ -157,7 +161,8 @@ def test_what_is_read_again_moves_once(folder: Path, capsys: pytest.CaptureFixtu
 def test_launches_of_a_loop_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A tick of a graph, and the steps of a loop, which are launches of one kernel."""
     Path("g.cvm").write_text(
-        'graph @main {\n  %n = cog.field "n" init dense<0.0> : !cog.field<[6], f32>\n  %m = cog.add %n, 1\n'
+        'graph @main {\n  %n = cog.field "n" init dense<0.0> : !cog.field<[6], f32>\n'
+        "  %m = cog.add %n, 1\n"
         "  cog.feedback %n, %m\n}\n"
     )
     (kernel,) = predicted(capsys, "g.cvm")["kernels"]

@@ -1,6 +1,8 @@
-"""Models that CVM-Runtime's own Python interface wrote, imported: they need no operator we do not have.
+"""Models that CVM-Runtime's own Python interface wrote, imported: they need no operator we do not
+have.
 
-A folder of `models/` holds a graph (`symbol`, JSON), its constants (`params`), an input and the runtime's output.
+A folder of `models/` holds a graph (`symbol`, JSON), its constants (`params`), an input and the
+runtime's output.
 """
 
 from __future__ import annotations
@@ -63,22 +65,46 @@ def changed(folder: Path, graph: Any, params: bytes | None = None) -> Path:
 Edit = Callable[[dict[str, Any]], Any]
 EDITS: dict[str, tuple[Edit, str]] = {
     "no nodes": (lambda g: g.pop("nodes"), "the graph needs 'nodes'"),
-    "another key": (lambda g: g.update(extra=1), "the graph has no 'extra'; it has arg_nodes, attrs, heads, "),
-    "version": (lambda g: g.update(version="2"), "expected version cvm_1.0.0 or cvm_1.1.0, got '2'"),
+    "another key": (
+        lambda g: g.update(extra=1),
+        "the graph has no 'extra'; it has arg_nodes, attrs, heads, ",
+    ),
+    "version": (
+        lambda g: g.update(version="2"),
+        "expected version cvm_1.0.0 or cvm_1.1.0, got '2'",
+    ),
     "rows": (lambda g: g.update(node_row_ptr=[0]), "node_row_ptr is [0, 1, 2, 3,"),
     "arguments": (lambda g: g.update(arg_nodes=[0]), "arg_nodes is [0, 1, 2,"),
-    "later node": (lambda g: g["nodes"][3]["inputs"].append([4, 0, 0]), "an input of node 3 is of an earlier node, got 4"),
-    "output": (lambda g: g["nodes"][3]["inputs"].append([0, 1, 0]), "an input of node 3: node 0 has no output 1"),
-    "entry": (lambda g: g["nodes"][3]["inputs"].append("x"), "an input of node 3 is [node, output], got 'x'"),
-    "kind": (lambda g: g["nodes"][0].update(op="tvm_op"), "node 0 is a null or a cvm_op, got 'tvm_op'"),
+    "later node": (
+        lambda g: g["nodes"][3]["inputs"].append([4, 0, 0]),
+        "an input of node 3 is of an earlier node, got 4",
+    ),
+    "output": (
+        lambda g: g["nodes"][3]["inputs"].append([0, 1, 0]),
+        "an input of node 3: node 0 has no output 1",
+    ),
+    "entry": (
+        lambda g: g["nodes"][3]["inputs"].append("x"),
+        "an input of node 3 is [node, output], got 'x'",
+    ),
+    "kind": (
+        lambda g: g["nodes"][0].update(op="tvm_op"),
+        "node 0 is a null or a cvm_op, got 'tvm_op'",
+    ),
     "function": (lambda g: g["nodes"][3]["attrs"].pop("func_name"), "node 3 needs a func_name"),
     "shape": (lambda g: g["attrs"]["shape"][1][1].append(2), "variable 'c1w' has shape"),
     "shapes": (lambda g: g["attrs"]["shape"][1].pop(), "shape has "),
-    "attributes": (lambda g: g["attrs"]["op_attrs"][1].__setitem__(3, "[1]"), "the op_attrs of node 3 are an object of strings"),
+    "attributes": (
+        lambda g: g["attrs"]["op_attrs"][1].__setitem__(3, "[1]"),
+        "the op_attrs of node 3 are an object of strings",
+    ),
     "head": (lambda g: g.update(heads=[[99, 0, 0]]), "a head is of an earlier node, got 99"),
-    "variable": (lambda g: g["nodes"][1].update(name="c2w"), "variable 'c2w' is not among the params"),
+    "variable": (
+        lambda g: g["nodes"][1].update(name="c2w"),
+        "variable 'c2w' is not among the params",
+    ),
     "twice": (lambda g: g["nodes"][1].update(name="c1b"), "the names of variables are distinct"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EDITS)

@@ -1,4 +1,6 @@
-"""Whole programs of the dali dialect: what is fused, what is kept and what the reference says are the same bits."""
+"""Whole programs of the dali dialect: what is fused, what is kept and what the reference says are
+the same bits.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,16 @@ import numpy as np
 import pytest
 from available_targets import EVERY
 from cvm.dialect.dali.promotion import SUPPORTED
-from cvm.dialect.ir.types import ElementType, TensorType
-from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.dialect.spec.op import OPERATORS, violated
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.spec.operator import OPERATORS, violated
+from cvm.dialect.types.tensor_types import ElementType, TensorType
 from operator_checks import assert_same
 from samples_dali import DALI, values
 
 import cvm
 
-# operators that are exact on every target and cannot fail; integer powers only where they stay small
+# operators that are exact on every target and cannot fail; integer powers only where they stay
+# small
 EXACT = sorted(
     name
     for name, op in DALI.items()
@@ -28,7 +31,9 @@ Typed = tuple[str, TensorType]
 
 
 def chain(random: np.random.Generator, length: int) -> tuple[list[str], list[Typed], list[Typed]]:
-    """Random operations on arguments and on each other's results: their lines, the arguments and the results."""
+    """Random operations on arguments and on each other's results: their lines, the arguments and
+    the results.
+    """
     rank = int(random.integers(0, 4))
     whole = tuple(int(n) for n in random.integers(1, 5, rank))
     if rank and random.random() < 0.6:  # long enough for vectors, with a tail
@@ -109,7 +114,10 @@ def test_fused_is_unfused_is_the_reference(seed: int) -> None:
 @pytest.mark.parametrize("op", ["floordiv", "mod"])
 @pytest.mark.parametrize("element", [e for e in SUPPORTED if e.is_integer], ids=str)
 def test_division_by_zero_names_its_line(element: ElementType, op: str, target: str) -> None:
-    text = f"func @main(%a: tensor<?x{element}>, %b: tensor<?x{element}>) {{\n  %y = dali.{op} %a,\n   %b\n  return %y\n}}"
+    text = (
+        f"func @main(%a: tensor<?x{element}>, %b: tensor<?x{element}>) {{\n"
+        f"  %y = dali.{op} %a,\n   %b\n  return %y\n}}"
+    )
     divide = cvm.compile(text, target=target)
     a, b = np.arange(1, 9).astype(element.dtype), np.arange(8, 0, -1).astype(element.dtype)
     np.testing.assert_array_equal(divide(a, b), a // b if op == "floordiv" else a % b)
@@ -208,7 +216,10 @@ def test_transcendental_functions_of_constants_are_those_of_arguments() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_what_is_not_used_does_not_fail(target: str) -> None:
-    text = "func @main(%a: tensor<2xi32>) {\n  %q = dali.floordiv %a, 0\n  %y = dali.add %a, 1\n  return %y\n}"
+    text = (
+        "func @main(%a: tensor<2xi32>) {\n  %q = dali.floordiv %a, 0\n  %y = dali.add %a, 1\n"
+        "  return %y\n}"
+    )
     np.testing.assert_array_equal(cvm.compile(text, target=target)(np.int32([1, 2])), [2, 3])
 
 

@@ -1,4 +1,6 @@
-"""`cvm.dask.apply` against calls on whole arrays, bit for bit: chunks, workers and killed workers; functions on other processes."""
+"""`cvm.dask.apply` against calls on whole arrays, bit for bit: chunks, workers and killed workers;
+functions on other processes.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import ELEMENT_TYPES
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 from hypothesis import given, strategies as st
 from tiers import examples
 
 import cvm
-from cvm import traced_function
+from cvm.tracing import traced_function
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
@@ -125,9 +127,12 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 
 @examples(60, 6)
 @given(
-    st.lists(st.sampled_from([*STEPS]), min_size=1, max_size=4), st.tuples(*[st.integers(5, 40)] * 2), st.tuples(*[st.integers(1, 40)] * 2),
-    st.sampled_from([np.float32, np.float64, np.int32]), st.integers(0, 99),
-)  # fmt: skip
+    st.lists(st.sampled_from([*STEPS]), min_size=1, max_size=4),
+    st.tuples(*[st.integers(5, 40)] * 2),
+    st.tuples(*[st.integers(1, 40)] * 2),
+    st.sampled_from([np.float32, np.float64, np.int32]),
+    st.integers(0, 99),
+)
 def test_random_programs(
     steps: list[str], shape: tuple[int, int], chunks: tuple[int, int], dtype: Any, seed: int
 ) -> None:
@@ -238,7 +243,10 @@ def test_mistakes() -> None:
     ):
         with pytest.raises(cvm.Error, match=said):
             cvm.dask.apply(f, *arrays)
-    clocked = 'graph @main {\n %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>\n cog.feedback %n, %n\n}'
+    clocked = (
+        'graph @main {\n %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>\n'
+        " cog.feedback %n, %n\n}"
+    )
     for other in (
         len,
         cvm.compile(clocked),
@@ -253,7 +261,10 @@ def test_mistakes() -> None:
 @pytest.mark.parametrize(("name", "package"), [("complex<f32>", "numpy"), ("bf16", "ml_dtypes")])
 def test_element_types_that_blocks_do_not_have(name: str, package: str) -> None:
     pytest.importorskip(package)
-    text = f'func @twice(%x: tensor<4x{name}>) {{\n%y = theano.elemwise %x, %x {{scalar_op = "add"}}\nreturn %y\n}}'
+    text = (
+        f"func @twice(%x: tensor<4x{name}>) {{\n"
+        f'%y = theano.elemwise %x, %x {{scalar_op = "add"}}\nreturn %y\n}}'
+    )
     twice = cvm.compile(text, entry="twice")
     x = da.from_array(np.zeros(4, ELEMENT_TYPES[name].dtype), chunks=2)
     said = re.escape(f"blocks hold integers, truth values, f16, f32 and f64; @twice has {name}")
@@ -365,7 +376,9 @@ def test_functions_of_the_main_module_on_other_processes(tmp_path: Path) -> None
 
 
 def test_a_pickled_function_of_the_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its code where a pickler of code is loaded, and by its name where the main module has it."""
+    """By its code where a pickler of code is loaded, and by its name where the main module has
+    it.
+    """
     cloudpickle: Any = pytest.importorskip("cloudpickle")
     main = sys.modules["__main__"]
     f = cvm.compile(eval("lambda x: x + 1", {"__name__": "__main__"}), rules="numpy")

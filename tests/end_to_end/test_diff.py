@@ -1,4 +1,6 @@
-"""`cvm diff`: the operation to blame, its line, index, values and a small input, for each pair of things that may differ."""
+"""`cvm diff`: the operation to blame, its line, index, values and a small input, for each pair of
+things that may differ.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1) ->
 
 
 class Wrong(ReferenceFunction):
-    """A target on which clips give 51 for 50, and a function that returns a negative alone is wrong, too."""
+    """A target on which clips give 51 for 50, and a function that returns a negative alone is
+    wrong, too.
+    """
 
     target = "wrong"
 

@@ -1,4 +1,6 @@
-"""The documents: what they show is what happens, their links lead somewhere, and their tables are complete."""
+"""The documents: what they show is what happens, their links lead somewhere, and their tables are
+complete.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import samples
-from cvm.dialect.notation.expressions import Read
-from cvm.dialect.notation.printer import kernels_text
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.kernel_ir.expressions import Read
+from cvm.dialect.kernel_ir.kernel_printer import kernels_text
+from cvm.dialect.spec.operator import OPERATORS
 from cvm.jit.cuda import nvrtc
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from cvm.lowering.pipeline import PIPELINES, to_formulas
@@ -51,7 +53,9 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_ci_uses_the_commands_of_the_readme() -> None:
-    """As they stand there, with nothing else installed into their environment, before or afterwards."""
+    """As they stand there, with nothing else installed into their environment, before or
+    afterwards.
+    """
     first, second = blocks(README, "sh")[:2]
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     before, between, after = re.split(f"{re.escape(first)}|{re.escape(second)}", script)
@@ -357,7 +361,9 @@ def test_the_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_machine_code_of_a_convolution() -> None:
-    """The instructions that docs/lowering.md shows are those of AVX2, whatever registers they use."""
+    """The instructions that docs/lowering.md shows are those of AVX2, whatever registers they
+    use.
+    """
     page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
     (program,), (shown,) = blocks(page, "cvm"), blocks(page, "asm")
     code = cvm.compile(program, cpu="x86-64-v3").lower("asm")

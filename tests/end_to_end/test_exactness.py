@@ -1,4 +1,6 @@
-"""The exactness contract: verdicts on operators, certificates that verify on every target, and refusals of what is only bounded."""
+"""The exactness contract: verdicts on operators, certificates that verify on every target, and
+refusals of what is only bounded.
+"""
 
 from __future__ import annotations
 
@@ -61,17 +63,28 @@ def test_a_certificate_verifies_elsewhere(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda c: c["calls"][1]["results"].update({next(iter(c["calls"][1]["results"])): "0" * 64}), r"calls\[1\].results"),
+        (
+            lambda c: c["calls"][1]["results"].update(
+                {next(iter(c["calls"][1]["results"])): "0" * 64}
+            ),
+            r"calls\[1\].results",
+        ),
         (lambda c: c["calls"].pop(), "calls is 3 entries here, 2 entries there"),
-        (lambda c: c["operators"][3].update(verdict="bounded"), r"operators\[3\].verdict is exact here, bounded there"),
+        (
+            lambda c: c["operators"][3].update(verdict="bounded"),
+            r"operators\[3\].verdict is exact here, bounded there",
+        ),
         (lambda c: c["model"].update(sha256="0" * 64), "model.sha256"),
         (lambda c: c.update(program="0" * 64), "program"),
         (lambda c: c.update(more=1), "more is missing here, 1 there"),
         (lambda c: c.update(reference="tosa"), "the model was imported to equal tflite-reference"),
-        (lambda c: c.update(reference=None), "a reference is one of tflite-reference, tosa, onnxruntime, got 'None'"),
+        (
+            lambda c: c.update(reference=None),
+            "a reference is one of tflite-reference, tosa, onnxruntime, got 'None'",
+        ),
         (lambda c: c.update(format="other"), "is no certificate"),
     ],
-)  # fmt: skip
+)
 def test_a_certificate_that_was_changed_fails(
     certificate: Path, tmp_path: Path, change: Any, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,13 +180,17 @@ def test_sums_that_may_leave_the_accumulator_are_a_condition() -> None:
 @pytest.mark.parametrize("steps", [1, 6])
 @pytest.mark.parametrize(("outputs", "said"), [(100_000, "exact"), (140_000, "exact if")])
 def test_sums_in_loops_are_a_condition_too(steps: int, outputs: int, said: str) -> None:
-    """Sums over the outputs of a recurrent layer, of one cell and a projection, by steps that are unrolled and by a loop."""
+    """Sums over the outputs of a recurrent layer, of one cell and a projection, by steps that are
+    unrolled and by a loop.
+    """
     one, many = np.ones((1, 1)), np.full((1, outputs), 127)
     tensors = [
-        Tensor((steps, 1, 1), "INT8", 0.02), Tensor((1, outputs), "INT8", 0.01, variable=True, name="h"),
+        Tensor((steps, 1, 1), "INT8", 0.02), Tensor((1, outputs), "INT8", 0.01, variable=True,
+         name="h"),
         Tensor((1, 1), "INT16", 2.0**-11, variable=True, name="c"), Tensor((), "INT8", 0.01),
         Tensor((steps, 1, outputs), "INT8", 0.01), Tensor((1, 1), "INT8", 0.01, data=one),
-        Tensor((1, outputs), "INT8", 0.01, data=many), Tensor((1,), "INT32", 1e-4, data=np.zeros(1)),
+        Tensor((1, outputs), "INT8", 0.01, data=many), Tensor((1,), "INT32", 1e-4,
+         data=np.zeros(1)),
         Tensor((outputs, 1), "INT8", 0.01, data=many.T),
     ]  # fmt: skip
     inputs = [0, *[5] * 4, *[6] * 4, *[-1] * 3, *[7] * 4, 8, -1, 1, 2, *[-1] * 4]

@@ -1,4 +1,6 @@
-"""Packages that extend cvm: examples/my_dialect through entry points, by --load, from a wheel alone, and with mistakes."""
+"""Packages that extend cvm: examples/my_dialect through entry points, by --load, from a wheel
+alone, and with mistakes.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,19 @@ def package(tmp_path: Path) -> Path:
     (tmp_path / "my_dialect" / "more.py").write_text(
         "import cvm\nfrom cvm.extending import Target, lower, register_importer, register_target\n"
         "from cvm.jit.functions.reference_function import ReferenceFunction\n\n"
-        "register_target(Target('slow', load=ReferenceFunction, stages={'mine': lambda source, options: 'mine!'}))\n\n\n"
+        "register_target(Target('slow', load=ReferenceFunction, stages={'mine': lambda "
+        "source, options: 'mine!'}))\n\n\n"
         "@register_importer('.mine')\n"
-        "def read(path):\n    return cvm.parse(path.read_text().replace('DOUBLE', 'cvm.elemwise_add %x, %x'))\n"
+        "def read(path):\n"
+        "    return cvm.parse(path.read_text().replace('DOUBLE', 'cvm.elemwise_add %x, "
+        "%x'))\n"
     )
     info = tmp_path / "my_dialect-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-dialect\nVersion: 0.1.0\n")
     (info / "entry_points.txt").write_text(
-        "[cvm.dialects]\nmy = my_dialect.operators\n[cvm.passes]\nsquare_products = my_dialect.square_products\n"
+        "[cvm.dialects]\nmy = my_dialect.operators\n[cvm.passes]\n"
+        "square_products = my_dialect.square_products\n"
         "[cvm.targets]\nslow = my_dialect.more\n[cvm.importers]\nmine = my_dialect.more\n"
     )
     return tmp_path
@@ -140,16 +146,44 @@ def test_by_load(package: Path) -> None:
 @pytest.mark.parametrize(
     ("was", "becomes", "text"),
     [
-        ("difference * difference)", "difference * diference)", "operators.py:43:9: error[operator]: my.squared_distance: `element` fails: NameError"),
-        ("o.a.shape == o.b.shape", "o.a.shap == o.b.shape", "operators.py:25:9: error[operator]: my.squared_distance: constraint C3 fails: AttributeError"),
-        ("return (self.a - self.b)", "return (self.a - self.c)", "operators.py:38:9: error[operator]: my.squared_distance: `reference` fails: AttributeError"),
-        ("        return self.a\n", "        return self.a.shape\n", "operators.py:34:5: error[operator]: my.squared_distance: `infer` gives tuple, not a type"),
-        ("    def infer(", "    def inferr(", "operators.py:15:1: error[operator]: my.squared_distance: it has no method `infer`"),
+        (
+            "difference * difference)",
+            "difference * diference)",
+            "operators.py:43:9: error[operator]: my.squared_distance: `element` fails: NameError",
+        ),
+        (
+            "o.a.shape == o.b.shape",
+            "o.a.shap == o.b.shape",
+            "operators.py:25:9: error[operator]: my.squared_distance: constraint C3 fails: "
+            "AttributeError",
+        ),
+        (
+            "return (self.a - self.b)",
+            "return (self.a - self.c)",
+            "operators.py:38:9: error[operator]: my.squared_distance: `reference` fails: "
+            "AttributeError",
+        ),
+        (
+            "        return self.a\n",
+            "        return self.a.shape\n",
+            "operators.py:34:5: error[operator]: my.squared_distance: `infer` gives tuple, "
+            "not a type",
+        ),
+        (
+            "    def infer(",
+            "    def inferr(",
+            "operators.py:15:1: error[operator]: my.squared_distance: it has no method `infer`",
+        ),
         ("    def element(", "    def elemen(", "my.squared_distance: it has no method `element`"),
-        ('dialect = "my"', 'dialect = "cvm"', "cvm.squared_distance: an operator of another package has a dialect of its own; cvm is a dialect of cvm"),
+        (
+            'dialect = "my"',
+            'dialect = "cvm"',
+            "cvm.squared_distance: an operator of another package has a dialect of its "
+            "own; cvm is a dialect of cvm",
+        ),
         ("difference * difference)", "difference + difference)", "its formula ("),
     ],
-)  # fmt: skip
+)
 def test_mistakes_name_operator_file_and_line(
     package: Path, was: str, becomes: str, text: str
 ) -> None:
@@ -161,7 +195,8 @@ def test_mistakes_name_operator_file_and_line(
     assert text in found and "Traceback" not in found
     if text == "its formula (":
         assert re.search(
-            r"my.squared_distance: its formula \(.*operators.py:40\), on cpu, and its reference \(.*:37\) differ: at",
+            r"my.squared_distance: its formula \(.*operators.py:40\), on cpu, and its "
+            r"reference \(.*:37\) differ: at",
             found,
         )
 
@@ -244,9 +279,18 @@ def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("does", "said"),
-    [('raise ValueError("planted")', "placed.py:8:5: error[pass.fails]: pass swapped of placed: it fails: ValueError: planted"),
-     ('return "text"', "placed.py:4:1: error[pass.fails]: pass swapped of placed: it gives str, not a Kernel")],
-)  # fmt: skip
+    [
+        (
+            'raise ValueError("planted")',
+            "placed.py:8:5: error[pass.fails]: pass swapped of placed: it fails: "
+            "ValueError: planted",
+        ),
+        (
+            'return "text"',
+            "placed.py:4:1: error[pass.fails]: pass swapped of placed: it gives str, not a Kernel",
+        ),
+    ],
+)
 def test_a_wrong_pass_names_its_line(package: Path, does: str, said: str) -> None:
     (package / "p.cvm").write_text(LAYER)
     (package / "placed.py").write_text(PLACED.format(declared="").replace("return kernel", does))

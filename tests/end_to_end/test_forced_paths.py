@@ -1,4 +1,6 @@
-"""A sample of the recorded cases holds on every path that native code can take; with --every-case all of them have to."""
+"""A sample of the recorded cases holds on every path that native code can take; with --every-case
+all of them have to.
+"""
 
 from __future__ import annotations
 

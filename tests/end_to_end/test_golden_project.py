@@ -1,5 +1,6 @@
-"""The pytest plugin and `cvm test`, on the project of examples/golden_project: from the checkout, and from a wheel alone;
-and the commands that look into a program, from a wheel alone."""
+"""The pytest plugin and `cvm test`, on the project of examples/golden_project: from the checkout,
+and from a wheel alone; and the commands that look into a program, from a wheel alone.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def break_it(folder: Path) -> str:
 
 
 def use(run: list[str], bless: list[str], folder: Path, path: Path | None, **more: str) -> None:
-    """The project passes; broken, it fails and says where; blessed, it shows what changed; mended, it passes."""
+    """The project passes; broken, it fails and says where; blessed, it shows what changed; mended,
+    it passes.
+    """
     assert f"{COUNT} passed" in said(run, folder, 0, path, **more)
     before = break_it(folder)
     text = said(run, folder, 1, path, **more)
@@ -58,8 +61,8 @@ def use(run: list[str], bless: list[str], folder: Path, path: Path | None, **mor
     assert "plain.cvm:6: expected `// test run`, got `// tset run`" in text
     text = said(bless, folder, 1, path, **more)
     assert (
-        "\n-//>       %y[%i, %j] = max(%acc0 + %b[%j], 0)\n+//>       %y[%i, %j] = -(%acc0 + %b[%j])\n"
-        in text
+        "\n-//>       %y[%i, %j] = max(%acc0 + %b[%j], 0)\n"
+        "+//>       %y[%i, %j] = -(%acc0 + %b[%j])\n" in text
     )
     (folder / "tests" / "plain.cvm").unlink()
     (folder / "tests" / "classifier.cvm").write_text(before, "utf-8")
@@ -80,7 +83,9 @@ def test_with_pytest(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_with_several_workers(tmp_path: Path) -> None:
-    """Workers bless the commands of one file at the same time, and none undoes what another wrote."""
+    """Workers bless the commands of one file at the same time, and none undoes what another
+    wrote.
+    """
     pytest.importorskip("xdist")
     folder = copied("golden_project", tmp_path)
     file = folder / "tests" / "classifier.cvm"
@@ -151,7 +156,9 @@ REDUCED = """func @main(%x: tensor<?N x 1 x i32>, %w: tensor<1x1xi32>) -> tensor
 
 @pytest.mark.slow
 def test_every_command_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
-    """Run each level from a wheel: passes are watched; diff, reduce, report, viz and cost do what their pages say."""
+    """Run each level from a wheel: passes are watched; diff, reduce, report, viz and cost do what
+    their pages say.
+    """
 
     def cvm(*arguments: str, status: int = 0, start: Sequence[str] = ()) -> str:
         command = [*start, str(environment / "bin" / "cvm"), *arguments]
@@ -247,7 +254,10 @@ commands.find_target = lambda name: absent if name.startswith("cuda") else find(
 def test_the_plugin_runs_the_targets_that_can_run(tmp_path: Path) -> None:
     """Targets that cannot run here are skipped one by one, and hide no wrong result of another."""
     (tmp_path / "conftest.py").write_text(WITHOUT_SIMULATOR)
-    program = "// test run target=cuda,cpu,cuda-sim\nfunc @main(%x: tensor<1xi32>) { return %x }\n// run: @main([1]) == "
+    program = (
+        "// test run target=cuda,cpu,cuda-sim\nfunc @main(%x: tensor<1xi32>) { return %x }\n"
+        "// run: @main([1]) == "
+    )
     (tmp_path / "wrong.cvm").write_text(f"{program}[2]\n")
     (tmp_path / "right.cvm").write_text(f"{program}[1]\n")
     text = said([*PLUGIN, "-rs", "--color=no"], tmp_path, 1, ROOT)

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span, printable
+from cvm.dialect.support.diagnostics import Diagnostic, Note, Source, Span, printable
 
 from cvm.cli import main
 
@@ -51,7 +51,9 @@ def test_terminals_obey_no_name(
     arguments: tuple[str, ...],
     text: str,
 ) -> None:
-    """Neither the names of files nor what the files hold reaches the terminal with control characters."""
+    """Neither the names of files nor what the files hold reaches the terminal with control
+    characters.
+    """
     (tmp_path / (name := f"a{HOSTILE}.cvm")).write_text(text, "utf-8")
     monkeypatch.chdir(tmp_path)
     main([*arguments, name])
@@ -72,9 +74,13 @@ def test_a_program_shown_on_a_terminal_is_not_obeyed(tmp_path: Path) -> None:
     for command in (("fmt", "-"), ("check", "b.cvm")):
         leader, follower = pty.openpty()
         subprocess.run(
-            [sys.executable, "-m", "cvm", *command], input=program.encode(), cwd=tmp_path, stdout=follower, stderr=follower,
+            [sys.executable, "-m", "cvm", *command],
+            input=program.encode(),
+            cwd=tmp_path,
+            stdout=follower,
+            stderr=follower,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-        )  # fmt: skip
+        )
         os.close(follower)
         shown += os.read(leader, 1 << 16).decode()
         os.close(leader)
@@ -83,7 +89,9 @@ def test_a_program_shown_on_a_terminal_is_not_obeyed(tmp_path: Path) -> None:
 
 
 def test_diagnostics_are_escaped() -> None:
-    """Messages keep their lines; a line break in a file's name would begin a diagnostic of its own."""
+    """Messages keep their lines; a line break in a file's name would begin a diagnostic of its
+    own.
+    """
     span = Span(Source(f"a\n{HOSTILE}", "text"), 0, 4)
     said = str(Diagnostic(f"one\ntwo {HOSTILE}", span, notes=(Note(HOSTILE), Note(HOSTILE, span))))
     place = f"a\\u000a{ESCAPED}:1:1"

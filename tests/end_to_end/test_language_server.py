@@ -1,4 +1,6 @@
-"""`cvm lsp`, driven over its standard input and output by a client of the protocol, and the grammars of editors."""
+"""`cvm lsp`, driven over its standard input and output by a client of the protocol, and the
+grammars of editors.
+"""
 
 from __future__ import annotations
 
@@ -144,8 +146,11 @@ def test_editing() -> None:
             lsp.InlayHintParams(document, everything)
         )
         assert [(h.position.line, h.label) for h in hints] == [
-            (2, ": tensor<?N x 3 x i32>"), (3, ": tensor<?N x 3 x i32>"), (4, ": tensor<?N x 3 x i32>"), (8, ": tensor<?N x 3 x i32>"),
-        ]  # fmt: skip
+            (2, ": tensor<?N x 3 x i32>"),
+            (3, ": tensor<?N x 3 x i32>"),
+            (4, ": tensor<?N x 3 x i32>"),
+            (8, ": tensor<?N x 3 x i32>"),
+        ]
         options = lsp.FormattingOptions(tab_size=2, insert_spaces=True)
         (edit,) = await client.text_document_formatting_async(
             lsp.DocumentFormattingParams(document, options)
@@ -251,8 +256,8 @@ def test_pygments_gives_the_text_back() -> None:
     from pygments import lex
     from pygments.token import Error
 
-    from cvm.commands.read_level import read_kernels, reader_of
     from cvm.highlight import CvmLexer
+    from cvm.terminal.read_program import read_kernels, reader_of
 
     for path in sorted((ROOT / "examples").rglob("*.cvm")):
         text = path.read_text("utf-8")
@@ -274,7 +279,9 @@ def message(content: dict[str, Any]) -> bytes:
 def test_the_exit_status_says_whether_the_session_ended_in_order(
     methods: tuple[str, ...], status: int
 ) -> None:
-    """As the protocol says: 0 after the request shutdown, else 1. The editor then closes the pipe, or has."""
+    """As the protocol says: 0 after the request shutdown, else 1. The editor then closes the pipe,
+    or has.
+    """
     begin = {"processId": None, "rootUri": None, "capabilities": {}}
     sent = message({"id": 1, "method": "initialize", "params": begin})
     for method in methods:

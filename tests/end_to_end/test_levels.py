@@ -1,4 +1,6 @@
-"""Programs that begin below the graph, on the command line: checked, run, timed, scheduled and lowered."""
+"""Programs that begin below the graph, on the command line: checked, run, timed, scheduled and
+lowered.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ def test_sizes_of_a_call_are_checked(folder: Path, capsys: pytest.CaptureFixture
 def test_every_level_runs_on_a_gpu(
     folder: Path, stage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Kernels for a CPU are mapped to a grid, those for a GPU run as they are, and a CPU runs these, too."""
+    """Kernels for a CPU are mapped to a grid, those for a GPU run as they are, and a CPU runs
+    these, too.
+    """
     lower = ["lower", "--to", stage] if stage != "gpu" else ["opt", "--target", "cuda"]
     assert cli.main([*lower, "program.cvm", "-o", "text"]) == 0
     wanted = results("text", *INPUTS)["y"]
@@ -157,7 +161,7 @@ def test_constants_that_the_text_leaves_out(
 
 @pytest.mark.parametrize("extent, index", [("?R", "%i"), ("?Q", "i64(%r[%i])")])
 def test_accesses_that_are_not_proven_are_checked(extent: str, index: str) -> None:
-    from cvm.commands.read_level import compiled, read_level
+    from cvm.terminal.read_program import compiled, read_level
 
     text = (
         "kernel @k(%q: tensor<?Q x f32>, %r: tensor<?R x i32>) -> (%y: tensor<?Q x f32>) {\n"
@@ -182,7 +186,9 @@ VIEWS = """func @main(%x: tensor<6x8xi32>, %w: tensor<8x8xi32>) {
 @pytest.mark.parametrize("optimize", "02")
 @pytest.mark.parametrize("stage", ["formulas", "loops", "schedule"])
 def test_views_of_an_array_have_its_name(folder: Path, stage: str, optimize: str) -> None:
-    """Kernels that view one array in several shapes, also at once, share it when their text is run."""
+    """Kernels that view one array in several shapes, also at once, share it when their text is
+    run.
+    """
     Path("program.cvm").write_text(VIEWS)
     assert cli.main(["lower", "program.cvm", "--to", stage, "-O", optimize, "-o", "text"]) == 0
     viewed = "%h: tensor<1x3x4x4xi32>, %b: tensor<4x3x2x2xi32> view of %h)"
@@ -201,11 +207,14 @@ def test_views_of_an_array_have_its_name(folder: Path, stage: str, optimize: str
 
 @pytest.mark.parametrize("space", ["stack", "register"])
 def test_buffers_beyond_the_stack_are_refused(space: str) -> None:
-    from cvm.commands.read_level import compiled, read_level
+    from cvm.terminal.read_program import compiled, read_level
 
     def kernel(n: int) -> bytes:
         body = f"for %i in 0..{n} {{\n    %b[%i] = %x[0]\n  }}\n  %y[0] = %b[{n - 1}]"
-        return f"kernel @k(%x: tensor<4xf32>) -> (%y: tensor<1xf32>) {{\n  alloc {space} %b: tensor<{n}xf32>\n  {body}\n}}\n".encode()
+        return (
+            f"kernel @k(%x: tensor<4xf32>) -> (%y: tensor<1xf32>) {{\n"
+            f"  alloc {space} %b: tensor<{n}xf32>\n  {body}\n}}\n".encode()
+        )
 
     assert compiled(read_level("k.loops", kernel(1000)), "kernels", "cpu")(
         np.ones(4, np.float32)
@@ -216,9 +225,12 @@ def test_buffers_beyond_the_stack_are_refused(space: str) -> None:
 
 @pytest.mark.parametrize("stage", ["loops", "schedule"])
 def test_views_of_arguments_and_results_have_the_type_of_these(folder: Path, stage: str) -> None:
-    """A call takes and gives arrays as the program does, of which the kernels have but views, with sizes of their own."""
+    """A call takes and gives arrays as the program does, of which the kernels have but views, with
+    sizes of their own.
+    """
     Path("program.cvm").write_text(
-        "func @main(%x: tensor<?N x ?M x i32>) {\n  %y = cvm.flatten %x\n  %z = cvm.negative %x\n  return %y, %z\n}\n"
+        "func @main(%x: tensor<?N x ?M x i32>) {\n  %y = cvm.flatten %x\n"
+        "  %z = cvm.negative %x\n  return %y, %z\n}\n"
     )
     assert cli.main(["lower", "program.cvm", "--to", stage, "-o", "text"]) == 0
     assert ("> view of tensor<?N x ?M x i32>" in Path("text").read_text()) == (stage == "schedule")
@@ -234,9 +246,12 @@ def test_views_of_arguments_and_results_have_the_type_of_these(folder: Path, sta
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
 
-    from cvm.commands.read_level import compiled, read_kernels
+    from cvm.terminal.read_program import compiled, read_kernels
 
-    text = "kernel @k(%a: tensor<3xi32>) -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = %a[%i] + 1\n  }\n}\n"
+    text = (
+        "kernel @k(%a: tensor<3xi32>) -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n"
+        "    %y[%i] = %a[%i] + 1\n  }\n}\n"
+    )
     f = pickle.loads(pickle.dumps(compiled(read_kernels(text, "k"), "kernels", "cpu")))
     assert f(np.array([1, 2, 3], np.int32)).tolist() == [2, 3, 4]
     with pytest.raises(cvm.CallError):

@@ -1,4 +1,6 @@
-"""`cvm lower --to linalg`: IREE, a compiler of others, takes it and gives our results: integers to the bit, floats within bounds."""
+"""`cvm lower --to linalg`: IREE, a compiler of others, takes it and gives our results: integers to
+the bit, floats within bounds.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 from conformance_cases import Case, arrays, cases, differs
-from cvm.dialect.program.function import Graph
-from cvm.dialect.program.printer import print_module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.function import Graph
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.spec.operator import OPERATORS
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
@@ -68,7 +70,9 @@ BINDINGS = 32  # the most arrays that IREE binds to one dispatch
 @pytest.mark.parametrize("part", range(RECORDED // TOGETHER))
 @pytest.mark.parametrize("dialect", ["cog", "cvm", "dali", "theano"])
 def test_recorded_cases(dialect: str, part: int) -> None:
-    """Cases of a dialect in one module, against what was recorded: integers to the bit, floats within the larger of two bounds."""
+    """Cases of a dialect in one module, against what was recorded: integers to the bit, floats
+    within the larger of two bounds.
+    """
     known = [(c, t) for c, t in lowered(dialect)[part * TOGETHER : (part + 1) * TOGETHER]]
     named = [(case, text.replace("@main(", f"@case{n}(")) for n, (case, text) in enumerate(known)]
     run = compiled_by_iree(joined([text for _, text in named]))
@@ -100,7 +104,9 @@ def lowered(dialect: str) -> list[tuple[Case, str]]:
 
 
 def within_bound(case: Case, wanted: np.ndarray) -> Case:
-    """The case with the larger of its bound and that of floats of another compiler, which sums in an order of its own."""
+    """The case with the larger of its bound and that of floats of another compiler, which sums in
+    an order of its own.
+    """
     if wanted.dtype.kind in "biu":
         return {**case, "tolerance": "exact"}
     recorded = case["tolerance"]
@@ -134,7 +140,9 @@ def assert_agrees(found: Sequence[np.ndarray], wanted: Any) -> None:
 
 
 def functions() -> list[str]:
-    """The operators whose page has an example that is a function, without those of one clocked graph."""
+    """The operators whose page has an example that is a function, without those of one clocked
+    graph.
+    """
     return sorted(
         name for name, op in OPERATORS.items() if op.example and "graph @" not in op.example
     )
@@ -145,7 +153,9 @@ EXAMPLES = some(functions(), 24)
 
 @cache
 def example(name: str) -> tuple[cvm.Module, str, str] | None:
-    """An operator's example, the name of its function and this in MLIR; None where there is no formula."""
+    """An operator's example, the name of its function and this in MLIR; None where there is no
+    formula.
+    """
     module = cvm.parse(dedent(OPERATORS[name].example).strip())
     function = "main" if "main" in module.functions else list(module.functions)[-1]
     text = None if isinstance(module.functions[function], Graph) else formula(module, function)

@@ -1,7 +1,9 @@
-"""Libraries for other processors, linked with the C libraries of these and run under emulators: floats, and an int8 model.
+"""Libraries for other processors, linked with the C libraries of these and run under emulators:
+floats, and an int8 model.
 
-Needs of Debian's packages `gcc-arm-none-eabi`, `libnewlib-arm-none-eabi`, `gcc-riscv64-unknown-elf`,
-`picolibc-riscv64-unknown-elf`, `gcc-aarch64-linux-gnu`, `lld`, `qemu-user` and `qemu-system-arm`, and `ziglang` and `wasmtime`.
+Needs of Debian's packages `gcc-arm-none-eabi`, `libnewlib-arm-none-eabi`,
+`gcc-riscv64-unknown-elf`, `picolibc-riscv64-unknown-elf`, `gcc-aarch64-linux-gnu`, `lld`,
+`qemu-user` and `qemu-system-arm`, and `ziglang` and `wasmtime`.
 """
 
 from __future__ import annotations
@@ -108,7 +110,9 @@ SECTIONS {{
 
 
 class Tools(NamedTuple):
-    """A compiler with its flags, an emulator with its, and a board's addresses: of code and data, and the data's bytes."""
+    """A compiler with its flags, an emulator with its, and a board's addresses: of code and data,
+    and the data's bytes.
+    """
 
     compiler: tuple[str, ...]
     emulator: tuple[str, ...]

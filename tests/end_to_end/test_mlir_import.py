@@ -1,4 +1,6 @@
-"""`cvm.from_mlir`: what `cvm lower --to linalg` writes reads back with the same bytes, MLIR of others computes what NumPy does."""
+"""`cvm.from_mlir`: what `cvm lower --to linalg` writes reads back with the same bytes, MLIR of
+others computes what NumPy does.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.program.function import Function, Graph
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.function import Function, Graph
+from cvm.dialect.spec.operator import OPERATORS
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
@@ -47,7 +49,9 @@ def fitting(module: cvm.Module, function: Function) -> list[np.ndarray]:
 
 
 def assert_reads_back(program: str) -> bool:
-    """Compares the bytes of results with those of the program that was lowered; False where that is refused."""
+    """Compares the bytes of results with those of the program that was lowered; False where that is
+    refused.
+    """
     module = cvm.parse(program)
     (function,) = [f for f in module.functions.values() if f.name == "main"]
     assert not isinstance(function, Graph)
@@ -75,21 +79,33 @@ def assert_reads_back(program: str) -> bool:
 
 
 PROGRAMS = {
-    "chain": "%x: tensor<3x4xi32>, %y: tensor<4xi32>|%a = dali.mul %x, %y|%b = cvm.relu %a|%z = dali.shr %b, 3",
+    "chain": "%x: tensor<3x4xi32>, %y: tensor<4xi32>|%a = dali.mul %x, %y|%b = cvm.relu %a|%z = "
+    "dali.shr %b, 3",
     "division": "%x: tensor<50xi8>, %y: tensor<50xi8>|%e = dali.or %y, 1|%z = dali.floordiv %x, %e",
-    "unsigned": "%x: tensor<50xui8>, %y: tensor<50xui8>|%d = dali.or %y, 1|%a = dali.floordiv %x, %d|%z = dali.lt %a, %y",
-    "floats": "%x: tensor<2x5xf32>, %y: tensor<2x1xf32>|%a = dali.div %x, %y|%b = dali.sqrt %a|%z = dali.floor %b",
-    "halves": "%x: tensor<2x5xf16>, %y: tensor<5xf16>|%a = theano.elemwise %x, %y {scalar_op = \"mul\"}|%z = theano.sum %a {axis = [0]}",
-    "minimum": "%x: tensor<40xf64>, %y: tensor<40xf64>|%z = theano.elemwise %x, %y {scalar_op = \"minimum\"}",
-    "casts": "%x: tensor<40xf32>|%a = theano.elemwise %x {scalar_op = \"cast\", dtype = i16}|%z = dali.mul %a, 1.5",
+    "unsigned": "%x: tensor<50xui8>, %y: tensor<50xui8>|%d = dali.or %y, 1|%a = dali.floordiv %x, "
+    "%d|%z = dali.lt %a, %y",
+    "floats": "%x: tensor<2x5xf32>, %y: tensor<2x1xf32>|%a = "
+    "dali.div %x, %y|%b = dali.sqrt %a|%z = "
+    "dali.floor %b",
+    "halves": "%x: tensor<2x5xf16>, %y: tensor<5xf16>|%a = theano.elemwise %x, %y {scalar_op = "
+    '"mul"}|%z = theano.sum %a {axis = [0]}',
+    "minimum": "%x: tensor<40xf64>, %y: tensor<40xf64>|%z = theano.elemwise %x, %y {scalar_op = "
+    '"minimum"}',
+    "casts": '%x: tensor<40xf32>|%a = theano.elemwise %x {scalar_op = "cast", dtype = i16}|%z = '
+    "dali.mul %a, 1.5",
     "matrix": "%x: tensor<?x7xi32>, %w: tensor<5x7xi32>|%z = cvm.dense %x, %w",
     "float matrix": "%x: tensor<6x7xf32>, %w: tensor<5x7xf32>|%z = cvm.dense %x, %w",
     "row maxima": "%x: tensor<6x7xui16>|%z = theano.max %x {axis = [1]}",
     "products": "%x: tensor<3x4x5xf32>|%z = theano.prod %x {axis = [2, 0]}",
     "every": "%x: tensor<6x7xi32>|%a = dali.gt %x, 0|%z = theano.all %a {axis = [0]}",
-    "convolution": "%x: tensor<1x2x6x5xi32>, %w: tensor<3x2x3x3xi32>|%z = cvm.conv2d %x, %w {padding = [1, 1]}",
-    "movement": "%x: tensor<2x3x4xi32>|%a = cvm.transpose %x {axes = [2, 0, 1]}|%z = cvm.reshape %a {target_shape = [8, 3]}",
-}  # fmt: skip
+    "convolution": "%x: tensor<1x2x6x5xi32>, %w: "
+    "tensor<3x2x3x3xi32>|%z = cvm.conv2d %x, %w "
+    "{padding = "
+    "[1, 1]}",
+    "movement": "%x: tensor<2x3x4xi32>|%a = cvm.transpose %x "
+    "{axes = [2, 0, 1]}|%z = cvm.reshape %a "
+    "{target_shape = [8, 3]}",
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -135,8 +151,11 @@ def body(text: str, type: str = "f32", count: int = 2) -> str:
     return f"({{ ^bb0({names}): {text} }})"
 
 
-MULTIPLY_ADD = body('%p = "arith.mulf"(%a, %b) : (f32, f32) -> f32  %q = "arith.addf"(%c, %p) : (f32, f32) -> f32 '
-                    '"linalg.yield"(%q) : (f32) -> ()', count=3)  # fmt: skip
+MULTIPLY_ADD = body(
+    '%p = "arith.mulf"(%a, %b) : (f32, f32) -> f32  %q = "arith.addf"(%c, %p) : (f32, f32) -> f32 '
+    '"linalg.yield"(%q) : (f32) -> ()',
+    count=3,
+)
 F = "tensor<{}xf32>".format
 a, b = RNG.normal(size=(2, 4, 8)).astype(np.float32), RNG.normal(size=(2, 8, 5)).astype(np.float32)
 image, kernel = (
@@ -157,40 +176,58 @@ def convolved() -> np.ndarray:
 
 NAMED = {
     "batch_matmul": (
-        f'"linalg.batch_matmul"(%0, %1, %2) <{{indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, '
-        f'affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>], operandSegmentSizes = array<i32: 2, 1>}}> '
-        f'{MULTIPLY_ADD} : ({F("2x4x8")}, {F("2x8x5")}, {F("2x4x5")}) -> {F("2x4x5")}',
-        [a, b, np.ones((2, 4, 5), np.float32)], lambda: 1 + a @ b,
+        f'"linalg.batch_matmul"(%0, %1, %2) <{{indexing_maps = [affine_map<(b, m, n, k) -> '
+        "(b, m, k)>, "
+        "affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>], "
+        f"operandSegmentSizes = array<i32: 2, 1>}}> "
+        f"{MULTIPLY_ADD} : ({F('2x4x8')}, {F('2x8x5')}, {F('2x4x5')}) -> {F('2x4x5')}",
+        [a, b, np.ones((2, 4, 5), np.float32)],
+        lambda: 1 + a @ b,
     ),
     "conv_2d_nchw_fchw": (
         f'"linalg.conv_2d_nchw_fchw"(%0, %1, %2) <{{dilations = dense<[2, 1]> : vector<2xi64>, '
-        f'strides = dense<[1, 2]> : vector<2xi64>, operandSegmentSizes = array<i32: 2, 1>}}> {MULTIPLY_ADD} '
-        f'{{linalg.memoized_indexing_maps = [affine_map<(n, f, h, w, c, x, y) -> (n, c, h + x * 2, w * 2 + y)>, '
-        f'affine_map<(n, f, h, w, c, x, y) -> (f, c, x, y)>, affine_map<(n, f, h, w, c, x, y) -> (n, f, h, w)>]}} : '
-        f'({F("1x2x8x9")}, {F("3x2x3x2")}, {F("1x3x4x4")}) -> {F("1x3x4x4")}',
-        [image, kernel, np.zeros((1, 3, 4, 4), np.float32)], convolved,
+        "strides = dense<[1, 2]> : vector<2xi64>, operandSegmentSizes = array<i32: 2, "
+        f"1>}}> {MULTIPLY_ADD} "
+        f"{{linalg.memoized_indexing_maps = [affine_map<(n, f, h, w, c, x, y) -> (n, c, h "
+        "+ x * 2, w * 2 + y)>, "
+        "affine_map<(n, f, h, w, c, x, y) -> (f, c, x, y)>, affine_map<(n, f, h, w, c, x, "
+        f"y) -> (n, f, h, w)>]}} : "
+        f"({F('1x2x8x9')}, {F('3x2x3x2')}, {F('1x3x4x4')}) -> {F('1x3x4x4')}",
+        [image, kernel, np.zeros((1, 3, 4, 4), np.float32)],
+        convolved,
     ),
     "transpose": (
-        f'"linalg.transpose"(%0, %1) <{{permutation = array<i64: 1, 2, 0>}}> {body(chr(34) + "linalg.yield" + chr(34) + "(%a) : (f32) -> ()")}'
-        f' : ({F("2x4x8")}, {F("4x8x2")}) -> {F("4x8x2")}',
-        [a, np.zeros((4, 8, 2), np.float32)], lambda: a.transpose(1, 2, 0),
+        f'"linalg.transpose"(%0, %1) <{{permutation = array<i64: 1, 2, 0>}}> '
+        f"{body(chr(34) + 'linalg.yield' + chr(34) + '(%a) : (f32) -> ()')}"
+        f" : ({F('2x4x8')}, {F('4x8x2')}) -> {F('4x8x2')}",
+        [a, np.zeros((4, 8, 2), np.float32)],
+        lambda: a.transpose(1, 2, 0),
     ),
     "broadcast": (
-        f'"linalg.broadcast"(%0, %1) <{{dimensions = array<i64: 1>}}> {body(chr(34) + "linalg.yield" + chr(34) + "(%a) : (f32) -> ()")}'
-        f' : ({F("2x4x8")}, {F("2x3x4x8")}) -> {F("2x3x4x8")}',
-        [a, np.zeros((2, 3, 4, 8), np.float32)], lambda: np.repeat(a[:, None], 3, 1),
+        f'"linalg.broadcast"(%0, %1) <{{dimensions = array<i64: 1>}}> '
+        f"{body(chr(34) + 'linalg.yield' + chr(34) + '(%a) : (f32) -> ()')}"
+        f" : ({F('2x4x8')}, {F('2x3x4x8')}) -> {F('2x3x4x8')}",
+        [a, np.zeros((2, 3, 4, 8), np.float32)],
+        lambda: np.repeat(a[:, None], 3, 1),
     ),
     "reduce": (
-        '"linalg.reduce"(%0, %1) <{dimensions = array<i64: 0, 2>}> ' + body('%m = "arith.maximumf"(%b, %a) : (f32, f32) -> f32 '
-        '"linalg.yield"(%m) : (f32) -> ()') + f' : ({F("2x4x8")}, {F("4")}) -> {F("4")}',
-        [a, np.full(4, 0.5, np.float32)], lambda: np.maximum(a.max((0, 2)), np.float32(0.5)),
+        '"linalg.reduce"(%0, %1) <{dimensions = array<i64: 0, 2>}> '
+        + body('%m = "arith.maximumf"(%b, %a) : (f32, f32) -> f32 "linalg.yield"(%m) : (f32) -> ()')
+        + f" : ({F('2x4x8')}, {F('4')}) -> {F('4')}",
+        [a, np.full(4, 0.5, np.float32)],
+        lambda: np.maximum(a.max((0, 2)), np.float32(0.5)),
     ),
     "map": (
-        '"linalg.map"(%0, %1, %2) ' + body('%m = "arith.remf"(%a, %b) : (f32, f32) -> f32 "linalg.yield"(%m) : (f32) -> ()', count=3)
-        + f' : ({F("2x4x8")}, {F("2x4x8")}, {F("2x4x8")}) -> {F("2x4x8")}',
-        [a, a + 3, a], lambda: np.fmod(a, a + 3),
+        '"linalg.map"(%0, %1, %2) '
+        + body(
+            '%m = "arith.remf"(%a, %b) : (f32, f32) -> f32 "linalg.yield"(%m) : (f32) -> ()',
+            count=3,
+        )
+        + f" : ({F('2x4x8')}, {F('2x4x8')}, {F('2x4x8')}) -> {F('2x4x8')}",
+        [a, a + 3, a],
+        lambda: np.fmod(a, a + 3),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -201,8 +238,10 @@ def test_named_operations(name: str) -> None:
     result = operation.rpartition("-> ")[2]
     arguments = ", ".join(f"%{n}: {t}" for n, t in enumerate(types))
     text = (
-        f'"builtin.module"() ({{ "func.func"() <{{function_type = ({", ".join(types)}) -> {result}, sym_name = "f"}}> ({{\n'
-        f'^bb0({arguments}):\n %r = {operation}\n "func.return"(%r) : ({result}) -> () }}) : () -> () }}) : () -> ()'
+        f'"builtin.module"() ({{ "func.func"() <{{function_type = ({", ".join(types)}) -> '
+        f'{result}, sym_name = "f"}}> ({{\n'
+        f"^bb0({arguments}):\n %r = {operation}\n"
+        f' "func.return"(%r) : ({result}) -> () }}) : () -> () }}) : () -> ()'
     )
     (found,) = called(text, *given)
     np.testing.assert_allclose(found, wanted(), rtol=1e-5, atol=1e-5)
@@ -236,14 +275,17 @@ def test_tensors() -> None:
     x = RNG.integers(-99, 99, (4, 6), np.int32)
     into = x.copy()
     into[1:3, 1:6:2] = 2 * x[1:4:2, 0:6:2]
-    wanted = [2 * x[1:4:2, 0:6:2], into, np.pad(x, ((1, 1), (1, 0)), constant_values=7), x.reshape(2, 2, 6), x.reshape(24),
+    wanted = [2 * x[1:4:2, 0:6:2], into, np.pad(x, ((1, 1), (1, 0)), constant_values=7),
+     x.reshape(2, 2, 6), x.reshape(24),
               x[3, 1], np.concatenate([x, 2 * x]), 2 * x]  # fmt: skip
     for found, want in zip(called(text, x, np.array(3), np.array(False)), wanted, strict=True):
         np.testing.assert_array_equal(found, want, strict=True)
 
 
 def test_generic_operations() -> None:
-    """Two results, one of them transposed; a reduction over a dimension that its value does not have, with an initial value."""
+    """Two results, one of them transposed; a reduction over a dimension that its value does not
+    have, with an initial value.
+    """
     text = """
         #ij = affine_map<(i, j) -> (i, j)>
         #ji = affine_map<(i, j) -> (j, i)>
@@ -280,7 +322,9 @@ def test_generic_operations() -> None:
 
 
 def test_calls_and_loops() -> None:
-    """A private function that is called twice, once with what a loop has added up; branches that are constants."""
+    """A private function that is called twice, once with what a loop has added up; branches that
+    are constants.
+    """
     text = """
         func.func private @twice(%a: tensor<3xi32>) -> tensor<3xi32> {
           %b = arith.addi %a, %a : tensor<3xi32>
@@ -319,14 +363,20 @@ def test_calls_and_loops() -> None:
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_leading_zeros(bits: int) -> None:
-    text = f"func.func @f(%x: tensor<7xi{bits}>) -> tensor<7xi{bits}> {{\n%y = math.ctlz %x : tensor<7xi{bits}>\nreturn %y : tensor<7xi{bits}> }}"
+    text = (
+        f"func.func @f(%x: tensor<7xi{bits}>) -> tensor<7xi{bits}> {{\n"
+        f"%y = math.ctlz %x : tensor<7xi{bits}>\nreturn %y : tensor<7xi{bits}> }}"
+    )
     x = np.array([0, 1, -1, 5, 100, 1 << (bits - 2), -(1 << (bits - 1))], f"i{bits // 8}")
     wanted = [bits, bits - 1, 0, bits - 3, bits - 7, 1, 0]
     np.testing.assert_array_equal(called(text, x)[0], np.array(wanted, x.dtype), strict=True)
 
 
 def test_the_remainder_of_floats_reads_back() -> None:
-    program = 'func @main(%x: tensor<40xf32>, %y: tensor<40xf32>) {\n%z = numpy.elementwise %x, %y {ufunc = "fmod"}\nreturn %z\n}'
+    program = (
+        "func @main(%x: tensor<40xf32>, %y: tensor<40xf32>) {\n"
+        '%z = numpy.elementwise %x, %y {ufunc = "fmod"}\nreturn %z\n}'
+    )
     assert "arith.remf" in cvm.compile(program).lower("linalg") and assert_reads_back(program)
 
 
@@ -363,18 +413,30 @@ def as_unsigned(f: Any) -> Any:
 @pytest.mark.parametrize(
     ("op", "wanted"),
     [
-        ("addi", np.add), ("muli", np.multiply), ("divsi", truncated), ("floordivsi", np.floor_divide), ("remsi", np.fmod),
-        ("divui", as_unsigned(np.floor_divide)), ("remui", as_unsigned(np.fmod)), ("maxsi", np.maximum),
-        ("maxui", as_unsigned(np.maximum)), ("minui", as_unsigned(np.minimum)), ("xori", np.bitwise_xor),
+        ("addi", np.add),
+        ("muli", np.multiply),
+        ("divsi", truncated),
+        ("floordivsi", np.floor_divide),
+        ("remsi", np.fmod),
+        ("divui", as_unsigned(np.floor_divide)),
+        ("remui", as_unsigned(np.fmod)),
+        ("maxsi", np.maximum),
+        ("maxui", as_unsigned(np.maximum)),
+        ("minui", as_unsigned(np.minimum)),
+        ("xori", np.bitwise_xor),
     ],
-)  # fmt: skip
+)
 def test_integers(op: str, wanted: Any) -> None:
     x, y = PAIRS
     with np.errstate(all="ignore"):
         want = wanted(x, y)
     inside = (x != -128) | (y != -1)  # beyond, a quotient is undefined
-    (found,) = called(f"func.func @f(%x: tensor<90xi8>, %y: tensor<90xi8>) -> tensor<90xi8> {{\n"
-                      f"%z = arith.{op} %x, %y : tensor<90xi8>\nreturn %z : tensor<90xi8> }}", x, y)  # fmt: skip
+    (found,) = called(
+        f"func.func @f(%x: tensor<90xi8>, %y: tensor<90xi8>) -> tensor<90xi8> {{\n"
+        f"%z = arith.{op} %x, %y : tensor<90xi8>\nreturn %z : tensor<90xi8> }}",
+        x,
+        y,
+    )
     np.testing.assert_array_equal(found[inside], want[inside])
 
 
@@ -382,8 +444,12 @@ def test_integers(op: str, wanted: Any) -> None:
 def test_extremes_of_floats(op: str) -> None:
     """NaN stays or is left out; -0.0 is below 0.0 where that is defined."""
     x, y = FLOAT_PAIRS
-    (found,) = called(f"func.func @f(%x: tensor<81xf32>, %y: tensor<81xf32>) -> tensor<81xf32> {{\n"
-                      f"%z = arith.{op} %x, %y : tensor<81xf32>\nreturn %z : tensor<81xf32> }}", x, y)  # fmt: skip
+    (found,) = called(
+        f"func.func @f(%x: tensor<81xf32>, %y: tensor<81xf32>) -> tensor<81xf32> {{\n"
+        f"%z = arith.{op} %x, %y : tensor<81xf32>\nreturn %z : tensor<81xf32> }}",
+        x,
+        y,
+    )
     nan, (low, high) = np.isnan(x) | np.isnan(y), (np.minimum(x, y), np.maximum(x, y))
     other = np.where(np.isnan(x), y, x)
     want = np.where(nan, np.nan if "imum" in op else other, high if "max" in op else low)
@@ -471,7 +537,10 @@ def test_comparisons_of_integers(predicate: str) -> None:
 )
 def test_sizes_that_contradict_each_other_are_refused(a: str, b: str, c: str, said: str) -> None:
     operation = NAMED["batch_matmul"][0].rpartition(" : (")[0]
-    text = f"func.func @f(%0: {F(a)}, %1: {F(b)}, %2: {F(c)}) -> {F(c)} {{\n%y = {operation} : ({F(a)}, {F(b)}, {F(c)}) -> {F(c)}\n"
+    text = (
+        f"func.func @f(%0: {F(a)}, %1: {F(b)}, %2: {F(c)}) -> {F(c)} {{\n"
+        f"%y = {operation} : ({F(a)}, {F(b)}, {F(c)}) -> {F(c)}\n"
+    )
     text += f"return %y : {F(c)} }}"
     with pytest.raises(cvm.ParseError) as error:
         cvm.from_mlir(text.encode())
@@ -501,7 +570,8 @@ def test_all_refusals_are_said_at_once() -> None:
         "2 x math.fma: it has no rule (lines 3, 5)",
         "1 x other.thing: it has no rule (line 6)",
         "1 x arith.addi: arithmetic of i1 is not supported (line 7)",
-        "1 x linalg.generic: a reduction that is no sum, product, maximum, minimum or operation of bits is not supported (line 9)",
+        "1 x linalg.generic: a reduction that is no sum, product, maximum, minimum or "
+        "operation of bits is not supported (line 9)",
     ]
 
 
@@ -510,29 +580,72 @@ def test_all_refusals_are_said_at_once() -> None:
     [
         ("func.func @f() -> i32 {", "xDSL cannot read this"),
         ("\xff\xfe", "xDSL cannot read this"),
-        ("module { }", "expected a module of functions, one of them @main or the only public one, got none"),
-        ("func.func @a() { return }\nfunc.func @b() { return }", "one of them @main or the only public one, got func.func, func.func"),
+        (
+            "module { }",
+            "expected a module of functions, one of them @main or the only public one, got none",
+        ),
+        (
+            "func.func @a() { return }\nfunc.func @b() { return }",
+            "one of them @main or the only public one, got func.func, func.func",
+        ),
         ("func.func private @main(i32) -> i32", "expected a module of functions"),
         ("func.func @f() {}", "expected a module of functions"),
-        ('func.func @f() { "cf.br"()[^bb1] : () -> ()\n^bb1:\n return }', "a region that is not one block, which returns or yields"),
-        ('"func.func"() <{function_type = () -> (), sym_name = "f"}> ({ "other.end"() : () -> () }) : () -> ()', "a region that is not one block"),
-        ('func.func @f() {\n "a.b"() {c = "d} : () -> ()\n return }', "error[import]: a string that does not end"),
+        (
+            'func.func @f() { "cf.br"()[^bb1] : () -> ()\n^bb1:\n return }',
+            "a region that is not one block, which returns or yields",
+        ),
+        (
+            '"func.func"() <{function_type = () -> (), sym_name = "f"}> ({ "other.end"() : '
+            "() -> () }) : () -> ()",
+            "a region that is not one block",
+        ),
+        (
+            'func.func @f() {\n "a.b"() {c = "d} : () -> ()\n return }',
+            "error[import]: a string that does not end",
+        ),
         ("func.func @f() {\n return // it's \"\n}\n }", "xDSL cannot read this"),
-        ("func.func @f(%x: i1) {" + "scf.if %x {" * 300 + "}" * 300 + "return }", "xDSL cannot read this: maximum recursion depth"),
-        ("func.func @f(%x: memref<4xf32>) { return }", "a value of type memref<4xf32> is not supported"),
+        (
+            "func.func @f(%x: i1) {" + "scf.if %x {" * 300 + "}" * 300 + "return }",
+            "xDSL cannot read this: maximum recursion depth",
+        ),
+        (
+            "func.func @f(%x: memref<4xf32>) { return }",
+            "a value of type memref<4xf32> is not supported",
+        ),
         ("func.func @f(%x: i7) -> i7 { return %x : i7 }", "a value of type i7 is not supported"),
-        ("func.func @f(%x: i32) -> i32 {\n %y = func.call @f(%x) : (i32) -> i32\n return %y : i32 }",
-         "1 x func.call: a region or call more than 32 deep in others is not supported (line 2)"),
-        ("func.func @f(%x: i32) -> i32 {\n %y = func.call @g(%x) : (i32) -> i32\n return %y : i32 }\nfunc.func private @g(i32) -> i32",
-         "1 x func.call: @g is no function with a body (line 2)"),
-        ("func.func @f() -> f32 {\n %m = memref.alloc() : memref<f32>\n %y = memref.load %m[] : memref<f32>\n return %y : f32 }", "1 x memref.alloc: it has no rule (line 2)"),
-        ("func.func @f(%n: index) {\n %0 = arith.constant 0 : index\n %1 = arith.constant 1 : index\n scf.for %i = %0 to %n step %1 { }\n"
-         "return }", "1 x scf.for: stop that is not a constant is not supported (line 4)"),
-        ("func.func @f() {\n %0 = arith.constant 0 : index\n %1 = arith.constant 1 : index\n %n = arith.constant 1000000000000 : index\n"
-         "scf.for %i = %0 to %n step %1 { }\n return }", "but the limit operations is 100000"),
-        ('"ml.global"() : () -> ()\nfunc.func @f(%x: i32) -> i32 { return %x : i32 }', "got ml.global, func.func"),
+        (
+            "func.func @f(%x: i32) -> i32 {\n %y = func.call @f(%x) : (i32) -> i32\n"
+            " return %y : i32 }",
+            "1 x func.call: a region or call more than 32 deep in others is not supported (line 2)",
+        ),
+        (
+            "func.func @f(%x: i32) -> i32 {\n %y = func.call @g(%x) : (i32) -> i32\n"
+            " return %y : i32 }\nfunc.func private @g(i32) -> i32",
+            "1 x func.call: @g is no function with a body (line 2)",
+        ),
+        (
+            "func.func @f() -> f32 {\n %m = memref.alloc() : memref<f32>\n"
+            " %y = memref.load %m[] : memref<f32>\n return %y : f32 }",
+            "1 x memref.alloc: it has no rule (line 2)",
+        ),
+        (
+            "func.func @f(%n: index) {\n %0 = arith.constant 0 : index\n"
+            " %1 = arith.constant 1 : index\n scf.for %i = %0 to %n step %1 { }\n"
+            "return }",
+            "1 x scf.for: stop that is not a constant is not supported (line 4)",
+        ),
+        (
+            "func.func @f() {\n %0 = arith.constant 0 : index\n"
+            " %1 = arith.constant 1 : index\n %n = arith.constant 1000000000000 : index\n"
+            "scf.for %i = %0 to %n step %1 { }\n return }",
+            "but the limit operations is 100000",
+        ),
+        (
+            '"ml.global"() : () -> ()\nfunc.func @f(%x: i32) -> i32 { return %x : i32 }',
+            "got ml.global, func.func",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(text: str, said: str) -> None:
     with pytest.raises(cvm.ParseError) as error:
         cvm.from_mlir(text.encode("latin-1"))
@@ -547,8 +660,13 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_texts_are_refused(seed: int) -> None:
-    """A text of which lines are dropped or characters changed gives an error, or another program, but never a crash."""
-    program = "func @main(%x: tensor<3x4xi32>, %w: tensor<5x4xi32>) {\n%y = cvm.dense %x, %w\n%z = cvm.relu %y\nreturn %z\n}"
+    """A text of which lines are dropped or characters changed gives an error, or another program,
+    but never a crash.
+    """
+    program = (
+        "func @main(%x: tensor<3x4xi32>, %w: tensor<5x4xi32>) {\n%y = cvm.dense %x, %w\n"
+        "%z = cvm.relu %y\nreturn %z\n}"
+    )
     rng, text = (
         np.random.default_rng(seed),
         bytearray(cvm.compile(program, target="reference").lower("linalg").encode()),
@@ -562,7 +680,10 @@ def test_damaged_texts_are_refused(seed: int) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    program = "func @main(%x: tensor<3x4xi32>, %w: tensor<5x4xi32>) {\n%y = cvm.dense %x, %w\nreturn %y\n}"
+    program = (
+        "func @main(%x: tensor<3x4xi32>, %w: tensor<5x4xi32>) {\n%y = cvm.dense %x, %w\n"
+        "return %y\n}"
+    )
     (tmp_path / "a.mlir").write_text(cvm.compile(program, target="reference").lower("linalg"))
     command = [sys.executable, "-m", "cvm", "import", tmp_path / "a.mlir", "-o", tmp_path / "a.cvm"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

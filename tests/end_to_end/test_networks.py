@@ -1,4 +1,6 @@
-"""The networks that examples/networks writes, narrow and for small images: the CPU gives what the reference says."""
+"""The networks that examples/networks writes, narrow and for small images: the CPU gives what the
+reference says.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def windows(x: np.ndarray, layer: Any, fill: int) -> np.ndarray:
 
 
 def evaluated(net: Any, weights: dict[str, np.ndarray], image: np.ndarray) -> np.ndarray:
-    """A network layer by layer in NumPy, its products as f64, whose sums are exact below 2 ** 53."""
+    """A network layer by layer in NumPy, its products as f64, whose sums are exact below 2 **
+    53.
+    """
     found = {"image": image[0].astype(np.int64)}
     for layer in list(net.layers.values())[1:]:
         x = found[layer.inputs[0]]

@@ -45,7 +45,9 @@ def run(made: Any, *arrays: np.ndarray, **given: Any) -> Any:
 
 
 def agree(folder: Path, made: Any, *arrays: np.ndarray) -> None:
-    """The program gives what the reference of ONNX gives, from a file and from standard output's text."""
+    """The program gives what the reference of ONNX gives, from a file and from standard output's
+    text.
+    """
     from onnx.reference import ReferenceEvaluator
 
     path = folder / "m.onnx"
@@ -74,21 +76,51 @@ X = array(2, 4, 7, 6)
 K = {"w": array(6, 4, 3, 3), "b": array(6)}
 ONE: dict[str, tuple[str, dict[str, Any], dict[str, np.ndarray], np.ndarray]] = {
     "conv": ("Conv", {"pads": [1, 1, 1, 1]}, K, X),
-    "conv, strides and dilations": ("Conv", {"strides": [2, 1], "dilations": [1, 2], "pads": [1, 2, 1, 2]}, K, X),
+    "conv, strides and dilations": (
+        "Conv",
+        {"strides": [2, 1], "dilations": [1, 2], "pads": [1, 2, 1, 2]},
+        K,
+        X,
+    ),
     "conv, one-sided pads": ("Conv", {"pads": [0, 1, 2, 0], "strides": [2, 2]}, K, X),
     "conv, SAME_UPPER": ("Conv", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, K, X),
     "conv, SAME_LOWER": ("Conv", {"auto_pad": "SAME_LOWER", "strides": [2, 3]}, K, X),
     "conv, groups": ("Conv", {"group": 2}, {"w": array(6, 2, 3, 3)}, X),
-    "max pool": ("MaxPool", {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 1, 1, 1]}, {}, X),
-    "max pool, ceil": ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, {}, X),
+    "max pool": (
+        "MaxPool",
+        {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        {},
+        X,
+    ),
+    "max pool, ceil": (
+        "MaxPool",
+        {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
+        {},
+        X,
+    ),
     "average pool": ("AveragePool", {"kernel_shape": [2, 3], "strides": [1, 2]}, {}, X),
     "average pool, pads": ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, {}, X),
-    "average pool, pads counted": ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}, {}, X),
+    "average pool, pads counted": (
+        "AveragePool",
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+        {},
+        X,
+    ),
     "global average": ("GlobalAveragePool", {}, {}, X),
     "global max": ("GlobalMaxPool", {}, {}, X),
-    "batch norm": ("BatchNormalization", {"epsilon": 1e-3}, {"s": array(4), "t": array(4), "m": array(4), "v": array(4) ** 2}, X),
+    "batch norm": (
+        "BatchNormalization",
+        {"epsilon": 1e-3},
+        {"s": array(4), "t": array(4), "m": array(4), "v": array(4) ** 2},
+        X,
+    ),
     "gemm": ("Gemm", {"transB": 1}, {"w": array(3, 5), "b": array(3)}, array(4, 5)),
-    "gemm, scaled": ("Gemm", {"transA": 1, "alpha": 0.5, "beta": 2.0}, {"w": array(4, 3), "b": array(1, 3)}, array(4, 5)),
+    "gemm, scaled": (
+        "Gemm",
+        {"transA": 1, "alpha": 0.5, "beta": 2.0},
+        {"w": array(4, 3), "b": array(1, 3)},
+        array(4, 5),
+    ),
     "matmul": ("MatMul", {}, {"w": array(5, 3)}, array(4, 5)),
     "matmul of a batch": ("MatMul", {}, {"w": array(5, 3)}, array(2, 4, 5)),
     "softmax": ("Softmax", {"axis": 1}, {}, X),
@@ -112,11 +144,16 @@ ONE: dict[str, tuple[str, dict[str, Any], dict[str, np.ndarray], np.ndarray]] = 
     "unsqueeze": ("Unsqueeze", {}, {"a": ints(0, -1)}, X),
     "squeeze": ("Squeeze", {}, {"a": ints(1)}, array(2, 1, 3)),
     "transpose": ("Transpose", {"perm": [0, 3, 1, 2]}, {}, X),
-    "slice": ("Slice", {}, {"s": ints(1, -1), "e": ints(2**62, -(2**62)), "a": ints(1, 3), "p": ints(2, -1)}, X),
+    "slice": (
+        "Slice",
+        {},
+        {"s": ints(1, -1), "e": ints(2**62, -(2**62)), "a": ints(1, 3), "p": ints(2, -1)},
+        X,
+    ),
     "gather": ("Gather", {"axis": 2}, {"i": np.array([[0, -1], [3, 3]], np.int64)}, X),
     "pad": ("Pad", {}, {"p": ints(0, 1, 0, 2, 0, 0, 3, 1)}, X),
     "identity": ("Identity", {}, {}, X),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -141,7 +178,8 @@ def test_a_network_of_any_batch(tmp_path: Path) -> None:
         helper.make_node("Softmax", ["l"], ["y"]),
     ]
     constants = {
-        "k": array(4, 3, 3, 3), "kb": array(4), "s": array(4), "t": array(4), "m": array(4), "v": array(4) ** 2,
+        "k": array(4, 3, 3, 3), "kb": array(4), "s": array(4), "t": array(4), "m": array(4),
+         "v": array(4) ** 2,
         "d": array(4, 1, 3, 3), "w": array(10, 4), "b": array(10),
     }  # fmt: skip
     made = model(nodes, {"x": ("batch", 3, 12, 12)}, constants)
@@ -436,8 +474,13 @@ def test_unknown_sizes_go_through_shapes() -> None:
         helper.make_node("ConstantOfShape", ["front"], ["zeros2"]),
     ]
     constants = {
-        "zero": np.array(0), "one": np.array(1), "first": ints(0), "two": ints(2), "heads": ints(2, -1), "minus": ints(-1),
-    }  # fmt: skip
+        "zero": np.array(0),
+        "one": np.array(1),
+        "first": ints(0),
+        "two": ints(2),
+        "heads": ints(2, -1),
+        "minus": ints(-1),
+    }
     outputs = ("turned", "sums", "zeros", "zeros2")
     x = array(3, 5, 8)
     found = cvm.compile(cvm.from_onnx(model(nodes, {"x": ("N", "S", 8)}, constants, outputs)))(x)
@@ -467,9 +510,15 @@ def test_loops_and_branches() -> None:
     state, state_out = (helper.make_tensor_value_info(n, F, (2,)) for n in ("s", "t"))
     going = helper.make_tensor_value_info("d", onnx.TensorProto.BOOL, ())
     body = helper.make_graph(
-        [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Neg", ["t"], ["u"])],
-        "body", [count, truth, state], [going, state_out, helper.make_tensor_value_info("u", F, (2,))],
-    )  # fmt: skip
+        [
+            helper.make_node("Add", ["s", "x"], ["t"]),
+            helper.make_node("Identity", ["c"], ["d"]),
+            helper.make_node("Neg", ["t"], ["u"]),
+        ],
+        "body",
+        [count, truth, state],
+        [going, state_out, helper.make_tensor_value_info("u", F, (2,))],
+    )
     made = model(
         [helper.make_node("Loop", ["n", "", "x"], ["y", "z"], body=body)],
         {"x": (2,)},

@@ -1,4 +1,6 @@
-"""ONNX's recurrent layers and loops become loops of the program, which give what their steps one after the other give."""
+"""ONNX's recurrent layers and loops become loops of the program, which give what their steps one
+after the other give.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +87,14 @@ def looped(body: list[Any], outputs: list[str], trips: Any = None) -> Any:
     node = helper.make_node(
         "Loop", ["trips" if trips is not None else "", "", "x"], ["last", *names[2:]], body=graph
     )
-    given = [numpy_helper.from_array(np.array(n, dtype), k) for k, n, dtype in
-             (("one", 1, np.float32), ("limit", 100, np.float32), ("two", 2, np.float32))]  # fmt: skip
+    given = [
+        numpy_helper.from_array(np.array(n, dtype), k)
+        for k, n, dtype in (
+            ("one", 1, np.float32),
+            ("limit", 100, np.float32),
+            ("two", 2, np.float32),
+        )
+    ]
     given += (
         [numpy_helper.from_array(np.array(trips, np.int64), "trips")]
         if isinstance(trips, int)

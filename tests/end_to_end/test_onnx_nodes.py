@@ -1,4 +1,6 @@
-"""ONNX's own tests of its operators: most are right, none is wrong, and what is refused is refused with a reason."""
+"""ONNX's own tests of its operators: most are right, none is wrong, and what is refused is refused
+with a reason.
+"""
 
 from __future__ import annotations
 

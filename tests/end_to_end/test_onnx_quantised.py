@@ -1,4 +1,6 @@
-"""Quantised ONNX: models quantised by onnxruntime give its bits, and every operator of its own agrees on the targets."""
+"""Quantised ONNX: models quantised by onnxruntime give its bits, and every operator of its own
+agrees on the targets.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,15 @@ def shaped(data: bytes) -> bytes:
 
 
 PARAMETERS = {
-    **{f"{n}s": np.float32(s) for n, s in SCALES.items()}, "xz": np.uint8(120), "az": np.uint8(7), "yz": np.uint8(99),
-    "w": np.arange(-12, 12, dtype=np.int8).reshape(6, 4), "ws": np.float32(0.02), "wz": np.int8(0),
+    **{f"{n}s": np.float32(s) for n, s in SCALES.items()},
+    "xz": np.uint8(120),
+    "az": np.uint8(7),
+    "yz": np.uint8(99),
+    "w": np.arange(-12, 12, dtype=np.int8).reshape(6, 4),
+    "ws": np.float32(0.02),
+    "wz": np.int8(0),
     "b": np.arange(6, dtype=np.int32),
-}  # fmt: skip
+}
 PAIR = ["x", "xs", "xz", "a", "as", "az", "ys", "yz"]
 ONE = ["x", "xs", "xz", "ys", "yz"]
 MICROSOFT: dict[str, tuple[list[str], dict[str, Any], list[int]]] = {
@@ -91,7 +98,9 @@ def test_agrees_with_onnxruntime(op: str) -> None:
 
 
 def dequantise_multiply_quantise(kind: int, readers: int) -> cvm.Module:
-    """The program of a product between DequantizeLinear and QuantizeLinear, whose operand has so many readers."""
+    """The program of a product between DequantizeLinear and QuantizeLinear, whose operand has so
+    many readers.
+    """
     dtype = np.uint8 if kind == U8 else np.int8
     zeros = {n: np.asarray(PARAMETERS[n]).astype(dtype) for n in ("xz", "yz")}
     nodes = [
@@ -101,8 +110,11 @@ def dequantise_multiply_quantise(kind: int, readers: int) -> cvm.Module:
         helper.make_node("QuantizeLinear", ["yf", "ys", "yz"], ["out" if readers == 1 else "q"]),
     ]
     if readers > 1:
-        nodes += [helper.make_node("DequantizeLinear", ["q", "ys", "yz"], ["d"]), helper.make_node("Relu", ["d"], ["r"]),
-                  helper.make_node("Add", ["d", "r"], ["out"])]  # fmt: skip
+        nodes += [
+            helper.make_node("DequantizeLinear", ["q", "ys", "yz"], ["d"]),
+            helper.make_node("Relu", ["d"], ["r"]),
+            helper.make_node("Add", ["d", "r"], ["out"]),
+        ]
     given = {n: PARAMETERS[n] for n in ("xs", "ys", "ws", "wz")}
     constants = {**given, **zeros, "wt": PARAMETERS["w"].T.copy()}
     return cvm.from_onnx(

@@ -1,4 +1,6 @@
-"""`cvm opt` around passes: their options, what is shown before and after each, times, verification, reproducers."""
+"""`cvm opt` around passes: their options, what is shown before and after each, times, verification,
+reproducers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cvm.dialect.notation.loops import Kernel, statements
+from cvm.dialect.kernel_ir.loops import Kernel, statements
 from cvm.lowering import pipeline
 from cvm.lowering.passes import Pass
 
@@ -57,7 +59,8 @@ def test_options_of_passes(program: Path, capsys: pytest.CaptureFixture[str]) ->
         "unroll{facto=4}": "unroll has no option facto; did you mean factor; its options: factor",
         "unroll{factor=four}": "unroll{factor}: expected a whole number, got 'four'",
         "unroll{factor=-4}": "unroll{factor}: expected a whole number, got '-4'",
-        "unroll{factor=4": "--pipeline unroll{factor=4: expected } to close the { before the options of a pass",
+        "unroll{factor=4": "--pipeline unroll{factor=4: expected } to "
+        "close the { before the options of a pass",
         "split_reduction{grid=1}": "split_reduction{grid}: expected true or false, got '1'",
         "cse{a=1}": "cse has no option a; its options: none",
         "schedule{a=1}": "schedule is a pipeline; options are those of passes",
@@ -66,7 +69,9 @@ def test_options_of_passes(program: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_variants_of_a_target(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two passes have another form for a GPU: with --target, beside passes for a GPU, or by their options."""
+    """Two passes have another form for a GPU: with --target, beside passes for a GPU, or by their
+    options.
+    """
     kernel = (
         "kernel @k(%x: tensor<1000000xi32>) -> (%y: tensor<1xi32>) {\n  alloc %a: i32\n  %a = 0\n"
     )

@@ -1,6 +1,8 @@
-"""Code for other processors: byte dot products of 64-bit Arm, and, under emulators, the bytes that this machine gives.
+"""Code for other processors: byte dot products of 64-bit Arm, and, under emulators, the bytes that
+this machine gives.
 
-Needs `ziglang` and `wasmtime` (the extra `interop`), and of Debian's packages `qemu-user` and `qemu-system-arm`.
+Needs `ziglang` and `wasmtime` (the extra `interop`), and of Debian's packages `qemu-user` and
+`qemu-system-arm`.
 """
 
 from __future__ import annotations
@@ -71,13 +73,33 @@ VECTOR_UNIT = ",v=true,vlen=256,vext_spec=v1.0"
 MACHINES = {  # the triple, the system that zig links for, the flags that it needs, and the emulator
     "cortex-a53": ("aarch64-linux-gnu", "aarch64-linux-musl", (), ("qemu-aarch64",)),
     "cortex-a76": ("aarch64-linux-gnu", "aarch64-linux-musl", (), ("qemu-aarch64",)),
-    "cortex-a53,cortex-a76,neoverse-v1": ("aarch64-linux-gnu", "aarch64-linux-musl", (), ("qemu-aarch64",)),
+    "cortex-a53,cortex-a76,neoverse-v1": (
+        "aarch64-linux-gnu",
+        "aarch64-linux-musl",
+        (),
+        ("qemu-aarch64",),
+    ),
     "rv64gc": ("riscv64-linux-gnu", "riscv64-linux-musl", (), ("qemu-riscv64",)),
-    "rv64gcv": ("riscv64-linux-gnu", "riscv64-linux-musl", (), ("qemu-riscv64", "-cpu", f"rv64{VECTOR_UNIT}")),
-    "cortex-m4": ("thumbv7em-none-eabihf", "thumb-freestanding-eabihf", ("-mcpu=cortex_m4",), ("qemu-system-arm", "-M", "mps2-an386")),
-    "cortex-m7": ("thumbv7em-none-eabihf", "thumb-freestanding-eabihf", ("-mcpu=cortex_m7",), ("qemu-system-arm", "-M", "mps2-an500")),
+    "rv64gcv": (
+        "riscv64-linux-gnu",
+        "riscv64-linux-musl",
+        (),
+        ("qemu-riscv64", "-cpu", f"rv64{VECTOR_UNIT}"),
+    ),
+    "cortex-m4": (
+        "thumbv7em-none-eabihf",
+        "thumb-freestanding-eabihf",
+        ("-mcpu=cortex_m4",),
+        ("qemu-system-arm", "-M", "mps2-an386"),
+    ),
+    "cortex-m7": (
+        "thumbv7em-none-eabihf",
+        "thumb-freestanding-eabihf",
+        ("-mcpu=cortex_m7",),
+        ("qemu-system-arm", "-M", "mps2-an500"),
+    ),
     "wasm32": ("wasm32-wasi", "wasm32-wasi", (), ("wasmtime",)),
-}  # fmt: skip
+}
 RANGES = {"signed": (-128, 127), "without a sign": (0, 255), "small": (0, 127)}
 
 

@@ -1,4 +1,6 @@
-"""`cvm reduce` finds planted bugs: the operation, the size, the value or the statement that a command fails on."""
+"""`cvm reduce` finds planted bugs: the operation, the size, the value or the statement that a
+command fails on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 
 import cvm
 from cvm import cli
-from cvm.commands.read_level import read_level
+from cvm.terminal.read_program import read_level
 
 PROGRAM = """// a network
 func @main(%x: tensor<8x16xi32>, %w: tensor<32x16xi32>) -> (tensor<8x32xi32>, tensor<8x16xi32>) {
@@ -45,7 +47,9 @@ kernel @b(%x: tensor<64xi32>) -> (%z: tensor<64xi32>) {
 def reduced(
     tmp_path: Path, program: str, fails: str, capsys: pytest.CaptureFixture[str], status: int = 0
 ) -> str:
-    """The program shrunk while a text satisfies a condition, by a command that is a Python program."""
+    """The program shrunk while a text satisfies a condition, by a command that is a Python
+    program.
+    """
     (tmp_path / "p.cvm").write_text(program)
     (tmp_path / "test.py").write_text(
         f"import sys, re\nt = open(sys.argv[1]).read()\nsys.exit(3 if {fails} else 0)\n"

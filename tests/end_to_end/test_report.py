@@ -1,4 +1,6 @@
-"""`cvm report`: one page, complete in itself, whose lines are linked from the source to machine code."""
+"""`cvm report`: one page, complete in itself, whose lines are linked from the source to machine
+code.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def test_lines_are_linked(folder: Path) -> None:
 
 def test_a_page_of_a_graph(folder: Path) -> None:
     Path("g.cvm").write_text(
-        'graph @main {\n  %n = cog.field "</script>" init dense<0.0> : !cog.field<[6], f32>\n  %m = cog.add %n, 1\n'
+        "graph @main {\n"
+        '  %n = cog.field "</script>" init dense<0.0> : !cog.field<[6], f32>\n'
+        "  %m = cog.add %n, 1\n"
         "  cog.feedback %n, %m\n}\n"
     )
     assert cli.main(["report", "g.cvm", "-o", "g.html"]) == 0

@@ -1,4 +1,6 @@
-"""`cvm selftest`: values that depend on their names alone, digests in which all NaNs are one, and what the command says."""
+"""`cvm selftest`: values that depend on their names alone, digests in which all NaNs are one, and
+what the command says.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import ELEMENT_TYPES
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 
 from cvm import cli
 from cvm.commands import selftest

@@ -1,4 +1,6 @@
-"""docs/spine.md lists all that compiles and calls a dense layer without optimization, and that is little."""
+"""docs/spine.md lists all that compiles and calls a dense layer without optimization, and that is
+little.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,10 @@ import pytest
 from spine import PAGE, ROOT, entered, entries, entry, statements_of, updated
 
 LARGEST_FILES, MOST_STATEMENTS = 60, 2650
-HOW = "python -m pytest tests/end_to_end/test_spine.py --cvm-bless lists it; say in a sentence or two what it is there for"
+HOW = (
+    "python -m pytest tests/end_to_end/test_spine.py --cvm-bless lists it; say in a sentence "
+    "or two what it is there for"
+)
 
 
 @pytest.fixture(scope="module")

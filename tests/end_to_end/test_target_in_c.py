@@ -1,4 +1,6 @@
-"""The target of docs/targets.md can be registered as it stands, and gives what the reference gives."""
+"""The target of docs/targets.md can be registered as it stands, and gives what the reference
+gives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Models of TensorFlow Lite: equal to LiteRT's reference kernels in every byte, on every target; damaged files are diagnosed."""
+"""Models of TensorFlow Lite: equal to LiteRT's reference kernels in every byte, on every target;
+damaged files are diagnosed.
+"""
 
 from __future__ import annotations
 
@@ -156,16 +158,22 @@ def test_hybrid_operators_are_refused() -> None:
 
 
 def recurrent(**change: Any) -> bytes:
-    """A layer of 3 cells; its tensors by name are changed, or put at an input that it does not have."""
+    """A layer of 3 cells; its tensors by name are changed, or put at an input that it does not
+    have.
+    """
     w, b = (
         Tensor((3, 3), "INT8", 0.01, data=np.ones((3, 3))),
         Tensor((3,), "INT32", 1e-4, data=np.zeros(3)),
     )
     named = {
-        "x": Tensor((2, 1, 3), "INT8", 0.02), "h": Tensor((1, 3), "INT8", 0.01, variable=True, name="h"),
-        "c": Tensor((1, 3), "INT16", 2.0**-11, variable=True, name="c"), "hidden": Tensor((), "INT8", 0.01),
-        "y": Tensor((2, 1, 3), "INT8", 0.01), "w": w, "b": b,
-    } | {k: v for k, v in change.items() if not k.startswith("at_")}  # fmt: skip
+        "x": Tensor((2, 1, 3), "INT8", 0.02),
+        "h": Tensor((1, 3), "INT8", 0.01, variable=True, name="h"),
+        "c": Tensor((1, 3), "INT16", 2.0**-11, variable=True, name="c"),
+        "hidden": Tensor((), "INT8", 0.01),
+        "y": Tensor((2, 1, 3), "INT8", 0.01),
+        "w": w,
+        "b": b,
+    } | {k: v for k, v in change.items() if not k.startswith("at_")}
     inputs = [0, *[5] * 8, *[-1] * 3, *[6] * 4, -1, -1, 1, 2, *[-1] * 4]
     for k in (k for k in change if k.startswith("at_")):
         inputs[int(k[3:])] = -1 if change[k] is None else 6
@@ -186,7 +194,7 @@ def recurrent(**change: Any) -> bytes:
         ({"intermediates": []}, "it is not as TensorFlow Lite defines it"),
         ({"w": Tensor((3, 3), "INT8", None, data=np.ones((3, 3)))}, "0 scales of"),
     ],
-)  # fmt: skip
+)
 def test_recurrent_layers_that_are_refused(change: dict[str, Any], said: str) -> None:
     cvm.from_tflite(recurrent())
     with pytest.raises(cvm.ParseError) as refused:

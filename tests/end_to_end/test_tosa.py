@@ -1,4 +1,6 @@
-"""TOSA graphs, read from flatbuffers, compute what the specification says: on every target here, and as Arm's model does."""
+"""TOSA graphs, read from flatbuffers, compute what the specification says: on every target here,
+and as Arm's model does.
+"""
 
 from __future__ import annotations
 
@@ -172,9 +174,15 @@ def test_tosa_opt_prints_what_was_recorded(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("type", "array"),
-    [("i8", np.arange(-60, 60)), ("i4", np.arange(120) % 15 - 7), ("i16", np.arange(120) * 200 - 9000),
-     ("i32", np.arange(120) << 20), ("i48", np.arange(120) << 38), ("i1", np.arange(120) % 3 == 0)],
-)  # fmt: skip
+    [
+        ("i8", np.arange(-60, 60)),
+        ("i4", np.arange(120) % 15 - 7),
+        ("i16", np.arange(120) * 200 - 9000),
+        ("i32", np.arange(120) << 20),
+        ("i48", np.arange(120) << 38),
+        ("i1", np.arange(120) % 3 == 0),
+    ],
+)
 def test_constants_in_hexadecimal_digits(type: str, array: np.ndarray) -> None:
     bits = int(type[1:])
     raw = (
@@ -195,15 +203,30 @@ def test_constants_in_hexadecimal_digits(type: str, array: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "marked", "said"),
     [
-        ("tosa.conv2d %x", "tosa.conv2d ?x", "?x,", "expected a TOSA graph as tosa-opt prints it, got '?x,'"),
+        (
+            "tosa.conv2d %x",
+            "tosa.conv2d ?x",
+            "?x,",
+            "expected a TOSA graph as tosa-opt prints it, got '?x,'",
+        ),
         ("return %y : tensor<1x8x8x4xi32>\n}\n", "", "", "got 'its end'"),
-        ("%z = ", "%b = ", "%b = \"tosa.const\"() <{values = dense<-", "%b is defined twice"),
-        ("(%x: tensor<1x8x8x3xi8>", "(%x: tensor<?x8x8x3xi8>", "%x", "expected a tensor of known sizes, got tensor<?x8x8x3xi8>"),
-        ("dense<[1, 2, 3, 4]>", "dense<[1, 2, 3]>", "dense<[1", "expected elements of INT32 in the shape (4,)"),
+        ("%z = ", "%b = ", '%b = "tosa.const"() <{values = dense<-', "%b is defined twice"),
+        (
+            "(%x: tensor<1x8x8x3xi8>",
+            "(%x: tensor<?x8x8x3xi8>",
+            "%x",
+            "expected a tensor of known sizes, got tensor<?x8x8x3xi8>",
+        ),
+        (
+            "dense<[1, 2, 3, 4]>",
+            "dense<[1, 2, 3]>",
+            "dense<[1",
+            "expected elements of INT32 in the shape (4,)",
+        ),
         ("dense<-128>", "dense<-129>", "dense<-129", "expected elements of INT8 in the shape (1,)"),
         ("dense<-128>", "dense_resource<z>", "<z>", "got '<z>'"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_in_a_text_are_shown(old: str, new: str, marked: str, said: str) -> None:
     cvm.from_tosa(CONVOLUTION.encode())
     assert old in CONVOLUTION
@@ -217,7 +240,10 @@ def test_mistakes_in_a_text_are_shown(old: str, new: str, marked: str, said: str
 
 def window(pad: int) -> str:
     """A graph of a window of 2 x 2 that moves by two."""
-    pool = f'tosa.max_pool2d"(%x) <{{kernel = array<i64: 2, 2>, pad = array<i64: {pad}, 0, 0, 0>, stride = array<i64: 2, 2>}}>'
+    pool = (
+        f'tosa.max_pool2d"(%x) <{{kernel = array<i64: 2, 2>, pad = array<i64: {pad}, 0, 0, 0>, '
+        f"stride = array<i64: 2, 2>}}>"
+    )
     return f"""func.func @main(%x: tensor<1x4x4x1xi8>) -> tensor<1x2x2x1xi8> {{
       %0 = "{pool} : (tensor<1x4x4x1xi8>) -> tensor<1x2x2x1xi8>
       return %0 : tensor<1x2x2x1xi8>
@@ -243,11 +269,19 @@ def reordered(axes: str) -> str:
     [
         (reordered("0, 1, 2"), reordered("0, 1, -1"), "perms (0, 1, -1) of 3 dimensions"),
         (window(0), window(1), "a stride that leaves a rest"),
-        (CONVOLUTION, CONVOLUTION.replace("stride = array<i64: 1, 1>", "stride = array<i64: 2, 2>"), "a stride that leaves a rest"),
+        (
+            CONVOLUTION,
+            CONVOLUTION.replace("stride = array<i64: 1, 1>", "stride = array<i64: 2, 2>"),
+            "a stride that leaves a rest",
+        ),
         (difference("3x3", "1x3"), difference("3x3", "3"), "ranks [1, 2]"),
-        (difference("1x1x1x1x1x2", "1x1x1x1x1x2"), difference("1x1x1x1x1x1x2", "1x1x1x1x1x1x2"), "at most 6"),
+        (
+            difference("1x1x1x1x1x2", "1x1x1x1x1x2"),
+            difference("1x1x1x1x1x1x2", "1x1x1x1x1x1x2"),
+            "at most 6",
+        ),
     ],
-)  # fmt: skip
+)
 def test_ranks_axes_and_rests_are_refused(good: str, bad: str, said: str) -> None:
     cvm.from_tosa(good.encode())
     assert good != bad
@@ -263,13 +297,16 @@ def test_refusals_of_a_text_are_said_at_once_with_their_lines(
 
     path, x = tmp_path / "graph.mlir", "tensor<4xi32>"
     signature = f": ({x}) -> {x}"
-    path.write_text(f"""func.func @main(%x: {x}) -> {x} {{
+    path.write_text(
+        f"""func.func @main(%x: {x}) -> {x} {{
   %0 = tosa.erf %x {signature}
   %1 = tosa.custom %9 {{operator_name = "a"}} {signature}
   %2 = tosa.clamp %x {{max_val = 5000000000 : i32, min_val = 0 : i32}} {signature}
   return %x : {x}
 }}
-""", "utf-8")  # fmt: skip
+""",
+        "utf-8",
+    )
     assert main(["import", str(path)]) == 1
     said = capsys.readouterr().err
     assert "3 operators of the model cannot be imported" in said

@@ -1,4 +1,6 @@
-"""`cvm.scan`, `cvm.fori_loop` and `cvm.while_loop` in traced functions: values, derivatives and what they refuse."""
+"""`cvm.scan`, `cvm.fori_loop` and `cvm.while_loop` in traced functions: values, derivatives and
+what they refuse.
+"""
 
 from __future__ import annotations
 
@@ -135,18 +137,33 @@ def changed(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: cvm.scan(lambda c, x: (c + x, c), np.float16(0), x), "carries an array of float16, the step's result 0"),
+        (
+            lambda x: cvm.scan(lambda c, x: (c + x, c), np.float16(0), x),
+            "carries an array of float16, the step's result 0",
+        ),
         (lambda x: cvm.scan(lambda c, x: c + x, 0, x), "returns a pair"),
-        (lambda x: cvm.scan(lambda c, x: ((c, c), x), 0, x), "leaves the structure of what it carries as it is"),
-        (lambda x: cvm.scan(lambda c, y: (c + x, c), 0, x), r"carries an array of shape \(\), the step's result 0"),
+        (
+            lambda x: cvm.scan(lambda c, x: ((c, c), x), 0, x),
+            "leaves the structure of what it carries as it is",
+        ),
+        (
+            lambda x: cvm.scan(lambda c, y: (c + x, c), 0, x),
+            r"carries an array of shape \(\), the step's result 0",
+        ),
         (lambda x: cvm.scan(lambda c, y: (c, c), x), "got neither xs nor length"),
         (lambda x: cvm.scan(lambda c, y: (c, c), 0, (x, x[1:])), "got 3 and 2"),
-        (lambda x: cvm.while_loop(lambda c: True, lambda c: c, x), "a bool of rank 0 that depends on carried values"),
-        (cvm.grad(lambda x: cvm.while_loop(lambda c: c < 9, lambda c: c * 2, x[0])), "builtin.while has no derivative"),
+        (
+            lambda x: cvm.while_loop(lambda c: True, lambda c: c, x),
+            "a bool of rank 0 that depends on carried values",
+        ),
+        (
+            cvm.grad(lambda x: cvm.while_loop(lambda c: c < 9, lambda c: c * 2, x[0])),
+            "builtin.while has no derivative",
+        ),
         (leaked, "kept from an earlier trace"),
         (changed, "leaves arrays of the function around it as they are"),
     ],
-)  # fmt: skip
+)
 def test_refusals(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(cvm.Error, match=message):
         compiled(function)(np.ones(3))

@@ -6,10 +6,10 @@ import tracemalloc
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Data
-from cvm.dialect.ir.types import F32, TensorType
-from cvm.dialect.program.builder import Builder
-from cvm.dialect.program.function import Function, Value
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.builder import Builder
+from cvm.dialect.ir.function import Function, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.types.tensor_types import F32, TensorType
 
 import cvm
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from cvm.dialect.builtin import Call
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.extensions import PLACED
-from cvm.dialect.ir.types import F32, I32, TensorType
-from cvm.dialect.notation.loops import blocks, statements
-from cvm.dialect.program.function import Operation, Value
+from cvm.dialect.ir.function import Operation, Value
+from cvm.dialect.kernel_ir.loops import blocks, statements
+from cvm.dialect.support.entry_points import PLACED
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.tensor_types import F32, I32, TensorType
 from cvm.lowering import pipeline
 from cvm.lowering.passes import REGISTERED
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from cvm.dialect.program.diagram import MARGIN, html, svg
-from cvm.dialect.program.layered_layout import GAP, Box, place
+from cvm.dialect.ir.diagram import MARGIN, html, svg
+from cvm.dialect.ir.diagram_layout import GAP, Box, place
 
 import cvm
 from cvm import cli
@@ -43,15 +43,23 @@ def test_every_operation_is_a_box_and_every_use_an_edge() -> None:
     module = cvm.parse(PROGRAM)
     drawn = texts(svg(module, [module.functions["main"]]))
     assert [lines[0] for lines in drawn] == [
-        "%x", "%unused", "cvm.conv2d", "cvm.relu", "cvm.elemwise_add", "return %s", "return %s",
-    ]  # fmt: skip
+        "%x",
+        "%unused",
+        "cvm.conv2d",
+        "cvm.relu",
+        "cvm.elemwise_add",
+        "return %s",
+        "return %s",
+    ]
     assert drawn[2][1:] == ["padding = [1, 1]", "%w: const tensor<3x2x3x3xi32>"]
     root = ElementTree.fromstring(svg(module, [module.functions["main"]]))
     assert len([p for p in root.iter(f"{SVG}path") if p.get("class") is None]) == 6
 
 
 def test_functions_stand_one_below_the_other() -> None:
-    """Boxes of one function end a margin above the title of the next, the last ones above the lower edge."""
+    """Boxes of one function end a margin above the title of the next, the last ones above the lower
+    edge.
+    """
     module = cvm.parse(PROGRAM + PROGRAM.replace("@main", "@other").replace("@count", "@again"))
     root = ElementTree.fromstring(svg(module, module.functions.values()))
     tops, ends = [], []

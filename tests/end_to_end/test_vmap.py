@@ -72,7 +72,9 @@ def test_axes_of_arguments_and_results() -> None:
 
 
 def test_defaults_and_keywords() -> None:
-    """A number is the same for all elements, and keywords reach the function, whose derivatives have them too."""
+    """A number is the same for all elements, and keywords reach the function, whose derivatives
+    have them too.
+    """
 
     def power(v: Any, scale: float = 2.0, *, n: int = 1) -> Any:
         return (v * scale) ** n

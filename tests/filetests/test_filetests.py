@@ -1,4 +1,6 @@
-"""Every pass has a filetest. The files themselves are collected by the plugin; `--cvm-bless` writes their golden lines."""
+"""Every pass has a filetest. The files themselves are collected by the plugin; `--cvm-bless` writes
+their golden lines.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ FOLDER = Path(__file__).parent
 
 @pytest.mark.parametrize("name", [*all_passes(), *PIPELINES])
 def test_every_pass_has_a_golden(name: str) -> None:
-    """A pass of `cvm opt --list` has a filetest of its name in passes/, whose golden lines show the rewrite."""
+    """A pass of `cvm opt --list` has a filetest of its name in passes/, whose golden lines show the
+    rewrite.
+    """
     path = FOLDER / "passes" / f"{name}.cvm"
     assert path.exists(), (
         f"{path} is missing: a small input and `// test {name}`; --cvm-bless writes the rest"

@@ -1,4 +1,6 @@
-"""Run attacks: each in a process of its own, so that a crash or a hang is found, too, with the input that led to it."""
+"""Run attacks: each in a process of its own, so that a crash or a hang is found, too, with the
+input that led to it.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,8 @@ def attack(name: str, seconds: float, options: argparse.Namespace, job: int = 0)
                 kept = KEPT / f"{name}-{seed}-{done}"
                 kept.write_bytes(found[8:])
                 print(
-                    f"{name}: found after {done} inputs; again by: python -m tests.fuzz --attack {name} --input {kept}"
+                    f"{name}: found after {done} inputs; again by: python -m tests.fuzz "
+                    f"--attack {name} --input {kept}"
                 )
                 return 1
         seed += 1
@@ -125,7 +128,9 @@ def attack(name: str, seconds: float, options: argparse.Namespace, job: int = 0)
 
 
 def inside(name: str, options: argparse.Namespace) -> int:
-    """Mutates and runs inputs. How many, and the input at work, stand in a file, for the case that the process dies."""
+    """Mutates and runs inputs. How many, and the input at work, stand in a file, for the case that
+    the process dies.
+    """
     import cvm
 
     from .attacks import ATTACKS

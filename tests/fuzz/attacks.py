@@ -1,4 +1,6 @@
-"""The attacks. Each has inputs to begin with, a mutation, and what has to hold of every input: a result or a `cvm.Error`."""
+"""The attacks. Each has inputs to begin with, a mutation, and what has to hold of every input: a
+result or a `cvm.Error`.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,17 @@ from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
-from cvm.dialect.ir.types import TensorType
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.module import Module
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.types.tensor_types import TensorType
 from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.inputs import load, random_arrays
-from cvm.commands.read_level import read_level
 from cvm.importers.cvm_runtime import program_text, read_model
+from cvm.terminal.arguments import load, random_arrays
+from cvm.terminal.read_program import read_level
 
 from . import random_kernels
 from .mutate import mutate_bytes, mutate_text
@@ -44,7 +46,9 @@ Mutation = Callable[[bytes, random.Random], bytes]
 
 @dataclass(frozen=True)
 class Attack:
-    """`run` raises where something does not hold; a `cvm.Error` inside is what users see, and holds."""
+    """`run` raises where something does not hold; a `cvm.Error` inside is what users see, and
+    holds.
+    """
 
     run: Callable[[bytes], None]
     corpus: Callable[[], Sequence[bytes]]
@@ -66,7 +70,9 @@ def programs() -> list[bytes]:
 
 
 def text(data: bytes) -> None:
-    """Text is a module or mistakes with places in it; a module prints as text that parses to the same text."""
+    """Text is a module or mistakes with places in it; a module prints as text that parses to the
+    same text.
+    """
     module = read_level("fuzz.cvm", data)
     if not isinstance(module, Module):  # formulas or kernels
         return
@@ -98,7 +104,10 @@ def arrays(name: str, data: bytes) -> None:
             ("3xi1", (3,), bool),
         ):
             for key in ('"w"', '"v"', '"b"') if name.endswith("safetensors") else ('"w"',):
-                text = f'func @main() {{ %c = const file("{name}", {key}) : tensor<{type}> return %c }}'
+                text = (
+                    f'func @main() {{ %c = const file("{name}", {key}) : tensor<{type}> return '
+                    f"%c }}"
+                )
                 (Path(folder) / "p.cvm").write_text(text)
                 with suppress(cvm.Error):
                     found = cvm.compile(cvm.load(Path(folder) / "p.cvm"), target="reference")()
@@ -161,7 +170,8 @@ def arguments(data: bytes) -> None:
 @cache
 def callee() -> Callable[..., object]:
     return cvm.compile(
-        "func @main(%x: tensor<?N x 3 x i32> {range = [-9, 9]}, %y: tensor<?N x 3 x i32>) -> tensor<?N x 3 x i32> {\n"
+        "func @main(%x: tensor<?N x 3 x i32> {range = [-9, 9]}, %y: tensor<?N x 3 x i32>) "
+        "-> tensor<?N x 3 x i32> {\n"
         "  %z = dali.expr(%x * 2 + %y)\n  return %z\n}\n"
     )
 
@@ -294,7 +304,9 @@ def tosa_graphs() -> list[bytes]:
 
 
 def generated(target: str, data: bytes) -> None:
-    """Random programs and graphs: the same on the target, however they are compiled for, as by the reference."""
+    """Random programs and graphs: the same on the target, however they are compiled for, as by the
+    reference.
+    """
     from . import differential
 
     with warnings.catch_warnings():
@@ -370,7 +382,9 @@ func.func private @twice(%x: tensor<4x6xi32>) -> tensor<4x6xi32> {
 
 
 def functions(data: bytes) -> None:
-    """Random Python functions with second names of what they change: NumPy's results, or a refusal."""
+    """Random Python functions with second names of what they change: NumPy's results, or a
+    refusal.
+    """
     from aliasing_functions import judge
 
     with warnings.catch_warnings():

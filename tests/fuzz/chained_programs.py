@@ -1,4 +1,5 @@
-"""Random programs of chained operators of all dialects: the operands of one are results of others wherever its constraints hold.
+"""Random programs of chained operators of all dialects: the operands of one are results of others
+wherever its constraints hold.
 
 A program may have unknown sizes, and a function of the cotangents of its inputs.
 """
@@ -15,13 +16,13 @@ import samples_numpy  # noqa: F401
 import samples_quant  # noqa: F401
 import samples_theano  # noqa: F401
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import BY_DTYPE, TensorType, Type
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import type_operation, verify
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import type_operation, verify
 from cvm.dialect.theano.grad_lop_rop import LOp
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType, Type
 from finite_differences import declarable
 from samples import SAMPLES
 
@@ -56,7 +57,9 @@ class ChainedProgram:
             self.differentiate()
 
     def operation(self, name: str, chained: bool) -> bool:
-        """Append an operation, perhaps only if one of its operands is a value of the program; tell whether it was."""
+        """Append an operation, perhaps only if one of its operands is a value of the program; tell
+        whether it was.
+        """
         known, state = {*self.values}, (self.arguments, self.arrays, self.operations, self.values)
         before = [len(items) for items in state]
         sample = SAMPLES[name](self.random)
@@ -99,7 +102,9 @@ class ChainedProgram:
         )
 
     def differentiate(self) -> None:
-        """Add the cotangents of the inputs of the function, as far as these and its results are floats."""
+        """Add the cotangents of the inputs of the function, as far as these and its results are
+        floats.
+        """
         main = self.module.functions["main"]
         results = [v for v in main.results if v.known_type.element.kind in ("float", "complex")]
         floats = tuple(

@@ -1,8 +1,9 @@
-"""Random typed programs of all dialects, derivatives and clocked programs among them, on one target against the reference.
+"""Random typed programs of all dialects, derivatives and clocked programs among them, on one target
+against the reference.
 
-The reference evaluates each program by itself. The target compiles the functions of a batch as calls of one function, and those
-that report an error one by one. On the cpu a batch is compiled for vectors of 16, 32 or 64 bytes, with one thread or two, and one in
-eight without optimization.
+The reference evaluates each program by itself. The target compiles the functions of a batch as
+calls of one function, and those that report an error one by one. On the cpu a batch is compiled for
+vectors of 16, 32 or 64 bytes, with one thread or two, and one in eight without optimization.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import numpy as np
 import pytest
 from conformance_cases import opened
 from cvm.dialect.builtin import Call
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import verify
+from cvm.dialect.types.attributes import Symbol
 from cvm.jit.llvm import llvm_context
 from cvm.lowering.graph.inline import reached
 from hypothesis import HealthCheck, given, settings
@@ -71,7 +72,9 @@ class Case:
 
     @cached_property
     def joins(self) -> bool:
-        """Test whether it can be one call of several: nothing is reported, and no argument is overwritten."""
+        """Test whether it can be one call of several: nothing is reported, and no argument is
+        overwritten.
+        """
         if not self.function.results or any(
             "inplace" in a.attributes for a in self.function.arguments
         ):
@@ -106,7 +109,9 @@ def compare(numbers: Sequence[int], target: str) -> None:
 
 
 def by_parts(check: Callable[[list[T]], None], cases: list[T]) -> None:
-    """Check cases together; where that fails each alone, so that the message shows the one that fails, if it does."""
+    """Check cases together; where that fails each alone, so that the message shows the one that
+    fails, if it does.
+    """
     if not cases:
         return
     try:
@@ -120,7 +125,9 @@ def by_parts(check: Callable[[list[T]], None], cases: list[T]) -> None:
 
 
 def drawn(data: bytes, number: int) -> list[Case]:
-    """The functions of a program that Hypothesis makes of bytes; its own first example would always be the smallest program."""
+    """The functions of a program that Hypothesis makes of bytes; its own first example would always
+    be the smallest program.
+    """
     found: list[Case] = []
 
     @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
@@ -160,7 +167,9 @@ def joined(cases: Sequence[Case]) -> Module:
 def outcomes(
     cases: Sequence[Case], target: str, optimize: int, processor: str | None = None
 ) -> list[list[Any]]:
-    """The results of each case and its arguments afterwards, by one call of all; of a single case, or why it fails."""
+    """The results of each case and its arguments afterwards, by one call of all; of a single case,
+    or why it fails.
+    """
     if len(cases) == 1:
         return [
             outcome(cases[0].module, cases[0].name, cases[0].arrays, target, optimize, processor)
@@ -203,10 +212,12 @@ def variant(number: int) -> Iterator[None]:
 
 
 def same(cases: list[Case], target: str, number: int) -> None:
-    """The results of cases: integers that no float reaches are the reference's, and others those of unoptimized code.
+    """The results of cases: integers that no float reaches are the reference's, and others those of
+    unoptimized code.
 
-    Unoptimized code adds floats in the order of their indices, and rounds products before it adds them; where that differs,
-    vectors of another width must give the same bits, and those of the cpu must be the bits of another target.
+    Unoptimized code adds floats in the order of their indices, and rounds products before it adds
+    them; where that differs, vectors of another width must give the same bits, and those of the cpu
+    must be the bits of another target.
     """
     processors = [p for p in PROCESSORS if supported(p)] if target == "cpu" else [None]
     processor, other = (
@@ -252,7 +263,9 @@ def same(cases: list[Case], target: str, number: int) -> None:
 
 
 def open_sizes(found: dict[Case, list[Any]], processor: str | None) -> None:
-    """Compare results where sizes are not known: the same bits; a program that needs them is left out."""
+    """Compare results where sizes are not known: the same bits; a program that needs them is left
+    out.
+    """
     left: dict[Case, Case] = {}
     for c in found:
         if (
@@ -273,7 +286,9 @@ def open_sizes(found: dict[Case, list[Any]], processor: str | None) -> None:
 
 
 def reached_by_floats(case: Case) -> list[bool]:
-    """Test for each result whether a float has part in it, which the reference may round otherwise; arguments as if they were one."""
+    """Test for each result whether a float has part in it, which the reference may round otherwise;
+    arguments as if they were one.
+    """
     function = case.function
     floats = {a for a in function.arguments if a.known_type.element.kind in ("float", "complex")}
     for o in function.operations:
@@ -285,7 +300,9 @@ def reached_by_floats(case: Case) -> list[bool]:
 
 
 def largest(case: Case) -> float:
-    """The largest magnitude among 1 and the numbers that a program is given: where such cancel in a sum, its rounding is as large."""
+    """The largest magnitude among 1 and the numbers that a program is given: where such cancel in a
+    sum, its rounding is as large.
+    """
     operators = [o.operator for f in case.module.functions.values() for o in f.operations]
     given = [
         *case.arrays,

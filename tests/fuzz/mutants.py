@@ -1,11 +1,13 @@
 """Mutants of the compiler: one token is changed at random, and the tests have to notice.
 
-`python -m tests.fuzz.mutants --count 40 --seed 24` copies the checkout, plants a probe at the token of each mutant, and runs the quick tier
-once: that says which tests reach each token, and how long they take. Then each mutant is planted by itself, and those tests are run that
-reach it, the cheapest first, until one fails or `--seconds` are over; a token that is reached by none, or only while modules are imported,
-has the tests that name the module.
-`--all` runs everything instead of the quick tier, `--near` only the tests that name the module, without probes, and `--list` only shows the
-mutants; `--reached FILE` keeps what the probes noted, or reads it. A mutant that changes nothing survives: whoever reads the list decides.
+`python -m tests.fuzz.mutants --count 40 --seed 24` copies the checkout, plants a probe at the token
+of each mutant, and runs the quick tier once: that says which tests reach each token, and how long
+they take. Then each mutant is planted by itself, and those tests are run that reach it, the
+cheapest first, until one fails or `--seconds` are over; a token that is reached by none, or only
+while modules are imported, has the tests that name the module. `--all` runs everything instead of
+the quick tier, `--near` only the tests that name the module, without probes, and `--list` only
+shows the mutants; `--reached FILE` keeps what the probes noted, or reads it. A mutant that changes
+nothing survives: whoever reads the list decides.
 """
 
 from __future__ import annotations
@@ -119,7 +121,9 @@ def mutants(count: int, seed: int) -> list[Mutant]:
 
 
 def sites(text: str) -> Iterator[tuple[tokenize.TokenInfo, str]]:
-    """The tokens that may change, with what takes their place: operators between operands, names and whole numbers."""
+    """The tokens that may change, with what takes their place: operators between operands, names
+    and whole numbers.
+    """
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     for before, t, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if t.line.lstrip().startswith(LEFT_OUT):
@@ -136,7 +140,9 @@ def sites(text: str) -> Iterator[tuple[tokenize.TokenInfo, str]]:
 
 
 def tests_near(path: Path) -> list[str]:
-    """The tests of a module: of its name, of its pass or dialect, and the shortest that mention it."""
+    """The tests of a module: of its name, of its pass or dialect, and the shortest that mention
+    it.
+    """
     tests, stem = ROOT / "tests", path.stem
     named = [*tests.rglob(f"test_{stem}*.py"), tests / "filetests" / "passes" / f"{stem}.cvm"]
     if path.parts[0] == "dialect" and len(path.parts) == 3:
@@ -238,7 +244,8 @@ def main() -> int:
         chosen = [(n, m) for n, m in drawn if n in (options.only or [n])]
         for n, mutant in chosen:
             print(
-                f"{n:3} {mutant.path}:{mutant.line}: {mutant.old} -> {mutant.new}: {mutant.before[:100]}",
+                f"{n:3} {mutant.path}:{mutant.line}: {mutant.old} -> {mutant.new}: "
+                f"{mutant.before[:100]}",
                 flush=True,
             )
             if options.list:

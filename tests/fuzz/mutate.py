@@ -1,11 +1,26 @@
-"""Mutations: of bytes, and of texts by their tokens. Each takes a generator of random numbers and is repeatable."""
+"""Mutations: of bytes, and of texts by their tokens. Each takes a generator of random numbers and
+is repeatable.
+"""
 
 from __future__ import annotations
 
 import random
 import re
 
-NUMBERS = (b"0", b"-1", b"1", b"2", b"255", b"4097", b"2147483647", b"-2147483648", b"4294967296", b"9223372036854775808", b"1e400", b"nan")  # fmt: skip
+NUMBERS = (
+    b"0",
+    b"-1",
+    b"1",
+    b"2",
+    b"255",
+    b"4097",
+    b"2147483647",
+    b"-2147483648",
+    b"4294967296",
+    b"9223372036854775808",
+    b"1e400",
+    b"nan",
+)
 WORDS = re.compile(rb"\s+|//[^\n]*|[%@!]?[\w.$]+|.", re.DOTALL)
 MOST = 1 << 16  # bytes of a mutated input
 

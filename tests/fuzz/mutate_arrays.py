@@ -1,4 +1,6 @@
-"""Files of arrays that are wrong in a few of their fields: .npy, .npz and .safetensors, and entries of the disk cache."""
+"""Files of arrays that are wrong in a few of their fields: .npy, .npz and .safetensors, and entries
+of the disk cache.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,75 @@ from typing import Any
 
 from .mutate import mutate_bytes
 
-TYPES = ("<i4", "<f8", "|b1", "<i4", "<f8", "|i1", ">i4", "<f2", "<c16", "|V2", "|O", "<U3", "|S4", "<M8[s]", "<i16", "i4", "", "x",
-         "<i4,<i4", "|V4000000000", "|S2000000000", "|S0", "<U500000000", "(2,3)<i4", "<f16", "<m8", "|V0", "3i4", "a\0")  # fmt: skip
-DESCRIPTIONS = ("[('a', '<i4'), ('b', '<f8')]", "[('a', '<i4', (3,))]", "[]", "None", "3", "{}", "('<i4', (3,))", "[('', '|V0')]",
-                "[('a', '|O')]", "['<i4']", "[[[[]]]]", "('|V8', 2000000000)")  # fmt: skip
-SHAPES = ("(3,)", "(3,)", "(2, 2)", "(2, 2)", "()", "(0,)", "(4,)", "(3, 1)", "(-3,)", "(-1, -3)", "(3.0,)", "[3]", "3", "None", "(1 << 40,)",
-          "(1099511627776,)", "(4294967296, 4294967296)", "(True,)", "(2,) * 99", "(3L,)", "('3',)", f"({'1, ' * 70})")  # fmt: skip
+TYPES = (
+    "<i4",
+    "<f8",
+    "|b1",
+    "<i4",
+    "<f8",
+    "|i1",
+    ">i4",
+    "<f2",
+    "<c16",
+    "|V2",
+    "|O",
+    "<U3",
+    "|S4",
+    "<M8[s]",
+    "<i16",
+    "i4",
+    "",
+    "x",
+    "<i4,<i4",
+    "|V4000000000",
+    "|S2000000000",
+    "|S0",
+    "<U500000000",
+    "(2,3)<i4",
+    "<f16",
+    "<m8",
+    "|V0",
+    "3i4",
+    "a\0",
+)
+DESCRIPTIONS = (
+    "[('a', '<i4'), ('b', '<f8')]",
+    "[('a', '<i4', (3,))]",
+    "[]",
+    "None",
+    "3",
+    "{}",
+    "('<i4', (3,))",
+    "[('', '|V0')]",
+    "[('a', '|O')]",
+    "['<i4']",
+    "[[[[]]]]",
+    "('|V8', 2000000000)",
+)
+SHAPES = (
+    "(3,)",
+    "(3,)",
+    "(2, 2)",
+    "(2, 2)",
+    "()",
+    "(0,)",
+    "(4,)",
+    "(3, 1)",
+    "(-3,)",
+    "(-1, -3)",
+    "(3.0,)",
+    "[3]",
+    "3",
+    "None",
+    "(1 << 40,)",
+    "(1099511627776,)",
+    "(4294967296, 4294967296)",
+    "(True,)",
+    "(2,) * 99",
+    "(3L,)",
+    "('3',)",
+    f"({'1, ' * 70})",
+)
 SIZES = (
     3,
     2,
@@ -115,7 +180,9 @@ def mutate_npy(_: bytes, chance: random.Random) -> bytes:
 
 
 def mutate_npz(_: bytes, chance: random.Random) -> bytes:
-    """An archive, some of whose members or fields are wrong; or an .npy file where an archive should be."""
+    """An archive, some of whose members or fields are wrong; or an .npy file where an archive
+    should be.
+    """
     if chance.random() < 0.2:
         return npy(chance)
     file = io.BytesIO()
@@ -303,7 +370,9 @@ def mutate_safetensors(_: bytes, chance: random.Random) -> bytes:
 
 
 def change_entries(found: dict[str, bytes], chance: random.Random) -> dict[str, bytes]:
-    """Entries of the disk cache with a changed field, exchanged payloads, or digests that are of another name."""
+    """Entries of the disk cache with a changed field, exchanged payloads, or digests that are of
+    another name.
+    """
     made = dict(found)
     names, digest = [*made], sha256().digest_size
     for _ in range(chance.choice((1, 1, 2, 3))):

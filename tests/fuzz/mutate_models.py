@@ -1,4 +1,6 @@
-"""Mutations of models by their structure: most mutants are files of the format, so that what lies behind its reader is attacked."""
+"""Mutations of models by their structure: most mutants are files of the format, so that what lies
+behind its reader is attacked.
+"""
 
 from __future__ import annotations
 
@@ -201,7 +203,9 @@ def scalars(value: Any) -> list[Any]:
 def other_scalar(
     value: Any, chance: random.Random, kind: Any, known: Sequence[Any], same: Sequence[Any]
 ) -> Any:
-    """Another value of a field: one that stands elsewhere in the model, or one at an edge of what there is."""
+    """Another value of a field: one that stands elsewhere in the model, or one at an edge of what
+    there is.
+    """
     if same and chance.random() < 0.5:
         return chance.choice(same)
     if known and chance.random() < 0.4:
@@ -342,7 +346,9 @@ class Sites(Flatbuffer):
 
 
 def mutate_flatbuffer(data: bytes, chance: random.Random, other: bytes, format: Format) -> bytes:
-    """Changed fields of tables, drawn by the kind of table, with parts of another model; or a changed offset, length or number."""
+    """Changed fields of tables, drawn by the kind of table, with parts of another model; or a
+    changed offset, length or number.
+    """
     if chance.random() < 0.25:
         return change_sites(data, chance, format)
     try:
@@ -370,7 +376,9 @@ def mutate_flatbuffer(data: bytes, chance: random.Random, other: bytes, format: 
 
 
 def change_sites(data: bytes, chance: random.Random, format: Format) -> bytes:
-    """Overwrite numbers at places where the reader reads some: offsets, lengths of vectors, slots of tables, and fields."""
+    """Overwrite numbers at places where the reader reads some: offsets, lengths of vectors, slots
+    of tables, and fields.
+    """
     found, sites = bytearray(data), list[tuple[str, int, int]]()
     with suppress(Damaged, KeyError):
         format.read(data, sites)
@@ -438,7 +446,9 @@ def change_row(
 
 
 def other_value(value: Any, kind: str, chance: random.Random, same: Sequence[Any]) -> Any:
-    """Another value of a field: one that stands elsewhere in the model, or one at an edge of what there is."""
+    """Another value of a field: one that stands elsewhere in the model, or one at an edge of what
+    there is.
+    """
     if same and chance.random() < 0.5:
         return chance.choice(same)
     if kind == "str":
@@ -459,8 +469,19 @@ def other_value(value: Any, kind: str, chance: random.Random, same: Sequence[Any
 
 def fit_tflite(model: Row, chance: random.Random) -> None:
     """Give buffers as many bytes as their tensors need."""
-    sizes = {"FLOAT32": 4, "INT32": 4, "UINT32": 4, "INT64": 8, "UINT64": 8, "FLOAT64": 8, "COMPLEX64": 8, "INT16": 2, "UINT16": 2,
-             "FLOAT16": 2, "COMPLEX128": 16}  # fmt: skip
+    sizes = {
+        "FLOAT32": 4,
+        "INT32": 4,
+        "UINT32": 4,
+        "INT64": 8,
+        "UINT64": 8,
+        "FLOAT64": 8,
+        "COMPLEX64": 8,
+        "INT16": 2,
+        "UINT16": 2,
+        "FLOAT16": 2,
+        "COMPLEX128": 16,
+    }
     buffers = model.get("buffers", [])
     for graph in model.get("subgraphs", []):
         for tensor in graph.get("tensors", []):

@@ -1,5 +1,6 @@
-"""Random kernels as text, against a serial interpreter: what is accepted gives its bits at three vector widths, and no element
-of a result or a buffer that nobody wrote."""
+"""Random kernels as text, against a serial interpreter: what is accepted gives its bits at three
+vector widths, and no element of a result or a buffer that nobody wrote.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ from typing import Any
 
 import loop_interpreter
 import numpy as np
-from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.kernel_ir.loops import Kernel
 from cvm.jit.host_processor import check_runs_here, resolve
 from cvm.jit.options import CompileOptions
 from cvm.lowering.analysis.written import filled
 from cvm.lowering.processor import Processor
 
 import cvm
-from cvm.commands.read_level import compiled, read_kernels
+from cvm.terminal.read_program import compiled, read_kernels
 
 N = 12  # elements of an axis
 POISON = 0x5A
@@ -86,11 +87,26 @@ class Writer:
     def loop(self, depth: int) -> None:
         i = self.name("i")
         start, end = self.chance.choice(
-            [("0", str(N)), ("0", str(N)), ("1", str(N)), ("0", str(N - 1)), ("2", f"{N} - 2"),
-             *((("0", j), (j, str(N)), (f"{j} + 1", str(N)), (f"max({j} - 1, 0)", f"min({j} + 2, {N})"),
-                (f"%r[{j}]", f"min(%r[{j}] + 3, {N})"), ("0", f"%r[{j}]"), (f"{j} // 2", f"{N} - {j}"))[self.chance.randrange(7)]
-               for j in self.indices)]
-        )  # fmt: skip
+            [
+                ("0", str(N)),
+                ("0", str(N)),
+                ("1", str(N)),
+                ("0", str(N - 1)),
+                ("2", f"{N} - 2"),
+                *(
+                    (
+                        ("0", j),
+                        (j, str(N)),
+                        (f"{j} + 1", str(N)),
+                        (f"max({j} - 1, 0)", f"min({j} + 2, {N})"),
+                        (f"%r[{j}]", f"min(%r[{j}] + 3, {N})"),
+                        ("0", f"%r[{j}]"),
+                        (f"{j} // 2", f"{N} - {j}"),
+                    )[self.chance.randrange(7)]
+                    for j in self.indices
+                ),
+            ]
+        )
         marks = ["", "", "", "", " parallel", " vector 4", " vector 2"]
         kind = self.chance.choice([*marks, *([" unrolled"] if end.isdigit() else [])])
         self.line(depth, f"for {i} in {start}..{end}{kind} {{")
@@ -126,9 +142,12 @@ class Writer:
 
     def branch(self, depth: int) -> None:
         test = self.chance.choice(
-            [f"{self.index()} < {self.chance.randrange(N)}", f"{self.value()} > (0 : i32)",
-             f"{self.index()} mod 2 == 0"]
-        )  # fmt: skip
+            [
+                f"{self.index()} < {self.chance.randrange(N)}",
+                f"{self.value()} > (0 : i32)",
+                f"{self.index()} mod 2 == 0",
+            ]
+        )
         self.line(depth, f"if {test} {{")
         self.block(depth + 1, self.chance.randint(1, 2))
         if self.chance.random() < 0.5:
@@ -141,9 +160,22 @@ class Writer:
             return str(self.chance.randrange(N))
         a, b = self.chance.choice(atoms), self.chance.choice(atoms)
         return self.chance.choice(
-            [a, a, a, a, f"{N - 1} - {a}", f"min({a} + 1, {N - 1})", f"max({a} - 1, 0)",
-             f"{a} // 2", f"({a} + {b}) mod {N}", f"{a} * 2 mod {N}", f"%r[{a}]", f"{a} - 1", f"{a} + 1"]
-        )  # fmt: skip
+            [
+                a,
+                a,
+                a,
+                a,
+                f"{N - 1} - {a}",
+                f"min({a} + 1, {N - 1})",
+                f"max({a} - 1, 0)",
+                f"{a} // 2",
+                f"({a} + {b}) mod {N}",
+                f"{a} * 2 mod {N}",
+                f"%r[{a}]",
+                f"{a} - 1",
+                f"{a} + 1",
+            ]
+        )
 
     def value(self) -> str:
         name, rank = self.chance.choice([*self.buffers, ("%x", 1), ("%w", 2)])
@@ -166,7 +198,9 @@ def text_of(seed: bytes) -> bytes:
 
 
 def run(data: bytes) -> bool:
-    """Compare a kernel with the interpreter; False if it is refused, which raises no other error than `cvm.Error`."""
+    """Compare a kernel with the interpreter; False if it is refused, which raises no other error
+    than `cvm.Error`.
+    """
     text = data.decode("utf-8", "replace")
     try:
         plan = read_kernels(text, "fuzz.loops")
@@ -198,7 +232,9 @@ def run(data: bytes) -> bool:
 
 
 def interpreted(plan: Any, arrays: dict[str, np.ndarray]) -> list[np.ndarray] | None:
-    """The results of the serial interpreter, which asserts that what is read is written; None for an access outside."""
+    """The results of the serial interpreter, which asserts that what is read is written; None for
+    an access outside.
+    """
     machine = loop_interpreter.Machine()
     (kernel,) = filled(plan).kernels
     assert isinstance(kernel, Kernel)

@@ -1,4 +1,6 @@
-"""Find the tests that reach a token: the expression around it notes the running test, in one run of the tier with all such probes planted."""
+"""Find the tests that reach a token: the expression around it notes the running test, in one run of
+the tier with all such probes planted.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def reached(n, file=os.path.join(os.path.dirname(os.path.abspath(__file__)), {NO
 
 
 def probed(text: str, places: Mapping[int, tuple[int, int]]) -> str:
-    """`text` with a probe around the smallest expression at each line and byte of `places`; none where probes cannot stand."""
+    """`text` with a probe around the smallest expression at each line and byte of `places`; none
+    where probes cannot stand.
+    """
     inserted: list[tuple[int, int, int, str]] = []
     for n, place in places.items():
         if (found := expression(text, place)) is None:
@@ -47,7 +51,9 @@ def probed(text: str, places: Mapping[int, tuple[int, int]]) -> str:
 
 
 def expression(text: str, place: tuple[int, int]) -> ast.expr | None:
-    """The smallest expression that has the byte at `place` and can stand in parentheses; None in a pattern of a `case`."""
+    """The smallest expression that has the byte at `place` and can stand in parentheses; None in a
+    pattern of a `case`.
+    """
     found: ast.expr | None = None
     left: list[ast.AST] = [ast.parse(text)]
     while left:
@@ -86,7 +92,9 @@ def seconds(printed: str) -> dict[str, float]:
 
 
 def in_order(tests: Iterable[str], times: Mapping[str, float], limit: float) -> list[str]:
-    """The cheapest test of each test function, and after these the others, as many as take `limit` seconds."""
+    """The cheapest test of each test function, and after these the others, as many as take `limit`
+    seconds.
+    """
     cheapest = sorted(tests, key=lambda t: (times.get(t, 0.0), t))
     first = {t.partition("[")[0]: t for t in reversed(cheapest)}
     chosen, spent = [], 0.0

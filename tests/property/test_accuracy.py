@@ -1,4 +1,6 @@
-"""docs/accuracy.md: what it says was measured of the functions as they are, and they are no worse anywhere that is quickly looked."""
+"""docs/accuracy.md: what it says was measured of the functions as they are, and they are no worse
+anywhere that is quickly looked.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F16, F32, F64, ElementType
+from cvm.dialect.types.tensor_types import F16, F32, F64, ElementType
 from cvm.lowering.math import FUNCTIONS
 from exact_functions import LONG, NUMPY, in_mpmath, in_numpy
 from ulps import arguments, digest, exact, run, ulps, worst

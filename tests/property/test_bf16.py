@@ -1,4 +1,6 @@
-"""Arithmetic of bf16: every scalar operation and conversion is rounded once, with equal bits on every target."""
+"""Arithmetic of bf16: every scalar operation and conversion is rounded once, with equal bits on
+every target.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F32, ElementType, compute_type
 from cvm.dialect.theano.scalar_op import SCALAR_OPS, ScalarOp
+from cvm.dialect.types.tensor_types import BF16, ELEMENT_TYPES, F32, ElementType, compute_type
 
 import cvm
 
@@ -17,11 +19,42 @@ DTYPE = BF16.dtype
 EVERY = np.arange(1 << 16, dtype=np.uint16).view(DTYPE)  # every bf16 there is
 COMPILED = [t for t in HERE if t not in ("reference", "cuda")]
 EXACT = (
-    "add", "sub", "mul", "true_div", "int_div", "mod", "neg", "abs_", "sgn", "sqr", "sqrt", "ceil", "floor", "trunc",
-    "round_half_to_even", "round_half_away_from_zero", "maximum", "minimum", "eq", "neq", "lt", "le", "gt", "ge", "isnan",
-    "isinf", "inclosedrange", "inopenrange", "identity", "second", "switch", "clip", "mul_without_zeros",
-)  # fmt: skip
-# computed in f32 within 2 ulp: what lies near the middle between two numbers of bf16 may be rounded to either
+    "add",
+    "sub",
+    "mul",
+    "true_div",
+    "int_div",
+    "mod",
+    "neg",
+    "abs_",
+    "sgn",
+    "sqr",
+    "sqrt",
+    "ceil",
+    "floor",
+    "trunc",
+    "round_half_to_even",
+    "round_half_away_from_zero",
+    "maximum",
+    "minimum",
+    "eq",
+    "neq",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "isnan",
+    "isinf",
+    "inclosedrange",
+    "inopenrange",
+    "identity",
+    "second",
+    "switch",
+    "clip",
+    "mul_without_zeros",
+)
+# computed in f32 within 2 ulp: what lies near the middle between two numbers of bf16 may be rounded
+# to either
 ROUNDED = (
     "exp",
     "expm1",
@@ -96,9 +129,14 @@ def test_every_scalar_operation(target: str, optimize: int) -> None:
     ("name", "function"), [("add", np.add), ("mul", np.multiply), ("true_div", np.divide)]
 )
 def test_results_are_rounded_once(name: str, function: np.ufunc) -> None:
-    """Against f64, in which products are exact, and sums and quotients have more than twice the digits and two."""
+    """Against f64, in which products are exact, and sums and quotients have more than twice the
+    digits and two.
+    """
     x, y = operands(SCALAR_OPS[name], 2)
-    text = f'func @main(%x: tensor<?xbf16>, %y: tensor<?xbf16>) {{ %z = theano.elemwise %x, %y {{scalar_op = "{name}"}} return %z }}'
+    text = (
+        f"func @main(%x: tensor<?xbf16>, %y: tensor<?xbf16>) {{ %z = theano.elemwise %x, %y "
+        f'{{scalar_op = "{name}"}} return %z }}'
+    )
     found = cvm.compile(text.replace("?", "65536"))(x, y)
     with np.errstate(all="ignore"):
         exact = function(x.astype(np.float64), y.astype(np.float64))
@@ -124,7 +162,10 @@ def test_reductions(kind: str, target: str) -> None:
 @pytest.mark.parametrize("other", ELEMENT_TYPES.values(), ids=str)
 def test_promotion(other: ElementType) -> None:
     """bf16 holds booleans and integers of 8 bits; with other types it is promoted as f32 is."""
-    text = f'func @main(%x: tensor<bf16>, %y: tensor<{other}>) {{ %z = theano.elemwise %x, %y {{scalar_op = "add"}} return %z }}'
+    text = (
+        f"func @main(%x: tensor<bf16>, %y: tensor<{other}>) {{ %z = theano.elemwise %x, %y "
+        f'{{scalar_op = "add"}} return %z }}'
+    )
     result = cvm.compile(text)(np.ones((), DTYPE), np.ones((), other.dtype))
     held = other is BF16 or other.bits <= 8
     assert (
@@ -136,18 +177,24 @@ def test_promotion(other: ElementType) -> None:
 def test_literals_are_rounded_once() -> None:
     """1 + 2^-8 + 2^-40 is above the middle between two numbers of bf16, but not in f32."""
     value = float(1 + Fraction(1, 2**8) + Fraction(1, 2**40))
-    text = f"func @main() {{ %x = const dense<{value!r}> : tensor<bf16>\n %y = const dense<[{value!r}]> : tensor<1xbf16>\n return %x, %y }}"
+    text = (
+        f"func @main() {{ %x = const dense<{value!r}> : tensor<bf16>\n"
+        f" %y = const dense<[{value!r}]> : tensor<1xbf16>\n return %x, %y }}"
+    )
     for array in cvm.compile(text)():
         assert array.astype(np.float32).item() == 1 + 2**-7
     module = cvm.parse(
-        "func @main() { %x = const dense<[1, 0.1, -inf, nan, 3.3895e38]> : tensor<5xbf16>\n return %x }"
+        "func @main() { %x = const dense<[1, 0.1, -inf, nan, 3.3895e38]> : tensor<5xbf16>\n"
+        " return %x }"
     )
     assert str(cvm.parse(str(module))) == str(module)
 
 
 def test_names_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without ml_dtypes, arrays of bf16 end in an error that says how to get it; other programs do not import it."""
-    from cvm.dialect.ir import types
+    """Without ml_dtypes, arrays of bf16 end in an error that says how to get it; other programs do
+    not import it.
+    """
+    from cvm.dialect.types import tensor_types as types
 
     types._bfloat16.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "ml_dtypes", None)

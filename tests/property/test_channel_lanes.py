@@ -1,5 +1,7 @@
-"""Windows that move over each channel by itself give the same bits by lanes of channels as in a plain nest: in the order of their
-terms, with nothing added beyond the edges, and NaNs and zeros of both signs in their places."""
+"""Windows that move over each channel by itself give the same bits by lanes of channels as in a
+plain nest: in the order of their terms, with nothing added beyond the edges, and NaNs and zeros of
+both signs in their places.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ import cvm
 
 POOLS = {
     "maximum": "%y = cvm.max_pool2d %x {{pool_size = {0}, strides = {1}, padding = {2}}}",
-    "minimum": "%n = dali.mul %x, -1.0\n  %m = cvm.max_pool2d %n {{pool_size = {0}, strides = {1}, padding = {2}}}\n  %y = dali.mul %m, -1.0",
-    "sum": "%v = builtin.windows %x {{axes = [2, 3], sizes = {0}, strides = {1}, dilations = [1, 1], before = {2}, after = {2}}}\n"
+    "minimum": "%n = dali.mul %x, -1.0\n"
+    "  %m = cvm.max_pool2d %n {{pool_size = {0}, strides = {1}, padding = {2}}}\n"
+    "  %y = dali.mul %m, -1.0",
+    "sum": "%v = builtin.windows %x {{axes = [2, 3], sizes = {0}, strides = {1}, dilations = [1, "
+    "1], before = {2}, after = {2}}}\n"
     "  %s = theano.sum %v {{axis = [4, 5], acc_dtype = {3}}}\n  %y = dali.mul %s, 0.25",
 }
 

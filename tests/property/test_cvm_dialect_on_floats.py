@@ -1,4 +1,6 @@
-"""The integer dialect's operators that take floats too: compiled against the reference, and their derivatives."""
+"""The integer dialect's operators that take floats too: compiled against the reference, and their
+derivatives.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.operator import OPERATORS, Operator
 from finite_differences import check
 from operator_checks import program
 from samples import SAMPLES

@@ -1,11 +1,13 @@
-"""Operators that only move elements take every real type: the same elements on every target, to the bit."""
+"""Operators that only move elements take every real type: the same elements on every target, to the
+bit.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.ir.types import (
+from cvm.dialect.types.tensor_types import (
     BF16,
     F16,
     F32,

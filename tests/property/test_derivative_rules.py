@@ -1,4 +1,6 @@
-"""Derivatives exist for each operator of every dialect, in both directions, for known and unknown sizes."""
+"""Derivatives exist for each operator of every dialect, in both directions, for known and unknown
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ import samples_dali  # noqa: F401  (enters its samples)
 import samples_numpy  # noqa: F401  (enters its samples)
 import samples_quant  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import BY_DTYPE, F64, FieldType, TensorType, Type
-from cvm.dialect.program.builder import Builder
-from cvm.dialect.program.function import Value
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.ir.builder import Builder
+from cvm.dialect.ir.function import Value
+from cvm.dialect.spec.operator import OPERATORS, Operator
 from cvm.dialect.theano.scalar_op import SCALAR_OPS, UNKNOWN
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import BY_DTYPE, F64, FieldType, TensorType, Type
 from cvm.jit.compile import compile_function
 from derivative_domains import DOMAINS
 from finite_differences import check, normal, program
@@ -44,11 +46,21 @@ WITHOUT = {
     **{f"builtin.{n}": NO_FLOAT for n in ("argsort", "argmax", "argmin", "iota_like")},
     "builtin.bitcast": "its results are bits, whose numbers jump",
     "numpy.gcd": INTEGERS,
-    **{f"cvm.{n}": INTEGERS for n in (
-        "broadcast_greater", "clip", "cvm_clip", "cvm_left_shift", "cvm_right_shift", "cvm_precision", "cvm_lut",
-        "get_valid_count", "non_max_suppression",
-    )},
-}  # fmt: skip
+    **{
+        f"cvm.{n}": INTEGERS
+        for n in (
+            "broadcast_greater",
+            "clip",
+            "cvm_clip",
+            "cvm_left_shift",
+            "cvm_right_shift",
+            "cvm_precision",
+            "cvm_lut",
+            "get_valid_count",
+            "non_max_suppression",
+        )
+    },
+}
 KNOWN_ONLY = {"cog.expand": "cyclic border, of a size that is not known"}
 NO_RULE = {"tri_gamma"}  # as in Theano
 BY_ONE_OPERAND = {
@@ -67,7 +79,9 @@ DIFFERENTIABLE = sorted(set(OPERATORS) - set(WITHOUT) - ELSEWHERE)
 def samples(
     name: str, random: np.random.Generator
 ) -> Iterator[tuple[Operator[np.ndarray], list[Type]]]:
-    """A sample over floats, the operands that only choose staying as they are, or all of them; with the operands' types."""
+    """A sample over floats, the operands that only choose staying as they are, or all of them; with
+    the operands' types.
+    """
     op = samples_cog.sample(name, random) if name.startswith("cog.") else SAMPLES[name](random)
     fields = [t for t in op.types.values() if isinstance(t, FieldType)]
     low, high = DOMAINS.get(name.partition(".")[2], (0.3, 2.0))

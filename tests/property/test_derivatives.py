@@ -1,4 +1,6 @@
-"""Every rule against finite differences, forward mode against reverse mode, and what derivatives are of zeros and ties."""
+"""Every rule against finite differences, forward mode against reverse mode, and what derivatives
+are of zeros and ties.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import C64, F32, F64, ElementType, FieldType, TensorType
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
+from cvm.dialect.types.tensor_types import C64, F32, F64, ElementType, FieldType, TensorType
 from derivative_domains import DOMAINS
 from finite_differences import check
 
@@ -79,10 +81,45 @@ def test_cast(dtype: str) -> None:
 
 
 COMPLEX = (
-    "add", "sub", "mul", "true_div", "inv", "pow", "sqr", "sqrt", "neg", "abs_", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-    "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "identity", "second",
-    "mul_without_zeros", "real", "imag", "conj", "angle", "gamma", "switch",
-)  # fmt: skip
+    "add",
+    "sub",
+    "mul",
+    "true_div",
+    "inv",
+    "pow",
+    "sqr",
+    "sqrt",
+    "neg",
+    "abs_",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "identity",
+    "second",
+    "mul_without_zeros",
+    "real",
+    "imag",
+    "conj",
+    "angle",
+    "gamma",
+    "switch",
+)
 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["complex", "beside real"])
@@ -200,18 +237,36 @@ COMPLEX_FIELD = field(3, 4, element=C64)
 COG: list[tuple[str, tuple[FieldType, ...], dict[str, Any]]] = [
     *((n, (VECTORS, field(3, 4)), {}) for n in ("add", "sub", "mul", "div", "max", "min", "mod")),
     *((n, (field(tensor=(2,)), VECTORS), {}) for n in ("sub", "mul", "div")),
-    ("neg", (VECTORS,), {}), ("reciprocal", (VECTORS,), {}),
-    ("reduce_sum", (VECTORS,), {}), ("field_reduce_sum", (VECTORS,), {}), ("field_reduce_max", (VECTORS,), {}), ("field_reduce_min", (VECTORS,), {}),
-    ("outer", (field(3), field(2, 4)), {}), ("slice", (VECTORS,), {"index": 1}), ("subfield", (VECTORS,), {"begin": (1, 0), "end": (3, 3)}),
-    ("reshape", (VECTORS,), {"shape": (2, 6)}), ("expand", (VECTORS,), {"shape": (5, 4)}), ("shift", (VECTORS,), {"amount": (1, -2)}),
-    *(("expand", (VECTORS,), {"shape": s, "border": b}) for b in ("clamp", "cyclic") for s in ((3, 4), (5, 4), (4, 11), (14, 25))),
-    ("shift_cyclic", (VECTORS,), {"amount": (1, -2)}), ("stack", (VECTORS, VECTORS), {}), ("vector", (field(3), field(3)), {}),
+    ("neg", (VECTORS,), {}),
+    ("reciprocal", (VECTORS,), {}),
+    ("reduce_sum", (VECTORS,), {}),
+    ("field_reduce_sum", (VECTORS,), {}),
+    ("field_reduce_max", (VECTORS,), {}),
+    ("field_reduce_min", (VECTORS,), {}),
+    ("outer", (field(3), field(2, 4)), {}),
+    ("slice", (VECTORS,), {"index": 1}),
+    ("subfield", (VECTORS,), {"begin": (1, 0), "end": (3, 3)}),
+    ("reshape", (VECTORS,), {"shape": (2, 6)}),
+    ("expand", (VECTORS,), {"shape": (5, 4)}),
+    ("shift", (VECTORS,), {"amount": (1, -2)}),
+    *(
+        ("expand", (VECTORS,), {"shape": s, "border": b})
+        for b in ("clamp", "cyclic")
+        for s in ((3, 4), (5, 4), (4, 11), (14, 25))
+    ),
+    ("shift_cyclic", (VECTORS,), {"amount": (1, -2)}),
+    ("stack", (VECTORS, VECTORS), {}),
+    ("vector", (field(3), field(3)), {}),
     ("vector_element", (VECTORS,), {"index": 1}),
     *((n, (COMPLEX_FIELD, COMPLEX_FIELD), {}) for n in ("add", "sub", "mul", "div")),
     *((n, (VECTORS, field(3, 4, element=C64)), {}) for n in ("add", "mul", "div")),
-    *((n, (COMPLEX_FIELD,), {}) for n in ("neg", "reciprocal", "real", "imag", "conj", "abs", "phase", "field_reduce_sum")),
-    *((n, (VECTORS,), {}) for n in ("real", "imag", "conj", "abs", "phase")), ("complex", (VECTORS, field(3, 4)), {}),
-]  # fmt: skip
+    *(
+        (n, (COMPLEX_FIELD,), {})
+        for n in ("neg", "reciprocal", "real", "imag", "conj", "abs", "phase", "field_reduce_sum")
+    ),
+    *((n, (VECTORS,), {}) for n in ("real", "imag", "conj", "abs", "phase")),
+    ("complex", (VECTORS, field(3, 4)), {}),
+]
 
 
 @pytest.mark.parametrize(
@@ -385,7 +440,8 @@ def test_python_forms() -> None:
 
 def test_of_a_program() -> None:
     f = cvm.compile(
-        'func @main(%x: tensor<3xf64>) {\n %y = theano.elemwise %x {scalar_op = "sqr"}\n %s = theano.sum %y\n return %s\n}'
+        'func @main(%x: tensor<3xf64>) {\n %y = theano.elemwise %x {scalar_op = "sqr"}\n'
+        " %s = theano.sum %y\n return %s\n}"
     )
     np.testing.assert_allclose(cvm.grad(f)(np.arange(3.0)), [0, 2, 4])
     value, found = cvm.value_and_grad(f)(np.arange(3.0))

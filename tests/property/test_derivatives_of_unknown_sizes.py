@@ -1,4 +1,6 @@
-"""Derivatives of Python functions and of programs whose sizes are not known while compiling, of first and second order."""
+"""Derivatives of Python functions and of programs whose sizes are not known while compiling, of
+first and second order.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def choices(x: Any, w: Any) -> Any:
 
 
 def image(x: Any, w: Any) -> Any:
-    """Programs on matrices as images of one channel: a convolution by a kernel of known size, max pooling, and
-    upsampling.
+    """Programs on matrices as images of one channel: a convolution by a kernel of known size, max
+    pooling, and upsampling.
     """
     pixels = T.dimshuffle(x, "x", "x", 0, 1)
     kernel = np.array([[[[0.5, -1.0], [0.25, 0.75]]]])
@@ -82,7 +84,9 @@ def test_a_gradient_with_ranks_only(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_second_derivatives_with_ranks_only(function: Callable[..., Any]) -> None:
-    """Forward over reverse, which is symmetric; reverse over reverse and reverse over forward agree with it."""
+    """Forward over reverse, which is symmetric; reverse over reverse and reverse over forward agree
+    with it.
+    """
     slope = cvm.grad(cvm.compile(function, target="reference"), wrt=(0, 1))
 
     def forward_over_reverse(x: Any, w: Any, u: Any, v: Any) -> Any:

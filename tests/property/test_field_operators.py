@@ -1,4 +1,6 @@
-"""Properties of every operator on fields: reference, index formula and compiled code agree; constraints hold."""
+"""Properties of every operator on fields: reference, index formula and compiled code agree;
+constraints hold.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ import itertools
 import numpy as np
 import pytest
 from cvm.dialect.cog.cog_operator import compatible
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import F32, FieldType, TensorType
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
-from cvm.dialect.spec.op import OPERATORS, Operator, violated
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import verify
+from cvm.dialect.spec.operator import OPERATORS, Operator, violated
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import F32, FieldType, TensorType
 from loop_interpreter import by_formula
 from operator_checks import assert_same
 from samples_cog import SAMPLED, sample

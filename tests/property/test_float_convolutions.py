@@ -1,5 +1,7 @@
-"""Convolutions of floats give the same bits however they are computed: products go to their sum in the order of the terms, and
-where a window reaches beyond the edge nothing is added, whatever the weights are."""
+"""Convolutions of floats give the same bits however they are computed: products go to their sum in
+the order of the terms, and where a window reaches beyond the edge nothing is added, whatever the
+weights are.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def test_weights_that_leave_the_cache_are_prefetched(
 
 @pytest.mark.parametrize("l1", [32 << 10, 48 << 10, 64 << 10, 96 << 10])
 def test_strips_of_pixels_share_the_work(l1: int, compile_for: Callable[..., None]) -> None:
-    """The last strip of pixels moves back by less than a tile, whatever the cache: few products are computed twice."""
+    """The last strip of pixels moves back by less than a tile, whatever the cache: few products are
+    computed twice.
+    """
     compile_for(
         l1_bytes=l1, vector_registers=32, tile_vector_bytes=64, strategy_costs=(("direct", 0),)
     )
@@ -120,7 +124,9 @@ def test_strips_of_pixels_share_the_work(l1: int, compile_for: Callable[..., Non
 
 
 def test_what_a_product_with_zero_would_spoil(compile_for: Callable[..., None]) -> None:
-    """An infinite weight that only meets padding makes no NaN, and a sum that underflowed to -0 stays -0."""
+    """An infinite weight that only meets padding makes no NaN, and a sum that underflowed to -0
+    stays -0.
+    """
     compile_for()
     program = text("1x4x16x16", "16x4x3x3", "padding = [1, 1]", "f32", "%y = dali.mul %s, 1.0")
     x, w, b = np.ones((1, 4, 16, 16), "f4"), np.ones((16, 4, 3, 3), "f4"), np.full(16, -0.0, "f4")
@@ -189,7 +195,9 @@ def test_fewer_pixels_than_lanes(
 def test_windows_wider_than_tiles(
     x: str, w: str, attributes: str, processor: str, compile_for: Callable[..., None]
 ) -> None:
-    """Tiles at an edge take each column of a window for the pixels that it is inside of, however many columns there are."""
+    """Tiles at an edge take each column of a window for the pixels that it is inside of, however
+    many columns there are.
+    """
     compile_for(**PROCESSORS[processor], packing_products=0)
     random = np.random.default_rng(0)
     given, weights = (

@@ -1,4 +1,6 @@
-"""Linear forms, their bounds and what is concluded from them agree with the evaluation of every point."""
+"""Linear forms, their bounds and what is concluded from them agree with the evaluation of every
+point.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.sizes import Dim, Size, Undecided, evaluate, larger, same_size, smaller
-from cvm.dialect.ir.types import F32, I64
-from cvm.dialect.ir.unify import put
-from cvm.dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
+from cvm.dialect.kernel_ir.expressions import (
     Apply,
     Const,
     Expr,
@@ -24,10 +23,18 @@ from cvm.dialect.notation.expressions import (
     flat_index,
     unflatten,
 )
-from cvm.dialect.notation.index_bounds import index_bounds, inside
-from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.dialect.notation.simplify import fold_constants, linear_index, recombine, simplify_index
-from cvm.dialect.notation.traverse import over, rebuild, substitute, walk
+from cvm.dialect.kernel_ir.index_bounds import index_bounds, inside
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.kernel_ir.simplify_node import (
+    fold_constants,
+    linear_index,
+    recombine,
+    simplify_index,
+)
+from cvm.dialect.kernel_ir.traverse import over, rebuild, substitute, walk
+from cvm.dialect.types.sizes import Dim, Size, Undecided, evaluate, larger, same_size, smaller
+from cvm.dialect.types.tensor_types import F32, I64
+from cvm.dialect.types.unify import put
 from cvm.lowering.analysis.lane_offsets import Lanes, offsets
 from cvm.lowering.analysis.prove import prove
 from hypothesis import given, reject, settings, strategies as st
@@ -191,7 +198,9 @@ def test_simplification_keeps_values(e: Expr) -> None:
 def test_quotients_and_remainders_of_a_position_recombine(
     e: Expr, shape: list[Dim], a: int, b: int
 ) -> None:
-    """The position of an element whose indices are those of a position is that position, and what is added stays."""
+    """The position of an element whose indices are those of a position is that position, and what
+    is added stays.
+    """
     at = unflatten(e, tuple(shape))
     found = linear_index(at, tuple(shape))
     np.testing.assert_array_equal(everywhere(found), everywhere(e))
@@ -251,7 +260,9 @@ def computed(tree: Any, leaf: Callable[[Dim], Dim]) -> Dim:
 @settings(deadline=None)
 @given(dims, dims)
 def test_sizes_compute_and_compare_as_numbers_do(a: Any, b: Any) -> None:
-    """For every call that divides by no 0; comparisons hold for those in which no atom is negative."""
+    """For every call that divides by no 0; comparisons hold for those in which no atom is
+    negative.
+    """
     try:
         x, y = computed(a, lambda d: d), computed(b, lambda d: d)
     except ZeroDivisionError:
@@ -284,7 +295,9 @@ def test_sizes_compute_and_compare_as_numbers_do(a: Any, b: Any) -> None:
 
 
 def test_a_size_divided_by_the_lesser_of_it_and_1_is_itself() -> None:
-    """As a broadcast dimension is divided by what it may be; other divisors stay, even those that are 1 in some calls."""
+    """As a broadcast dimension is divided by what it may be; other divisors stay, even those that
+    are 1 in some calls.
+    """
     for size in (N, M, UNKNOWN, 2 * N):
         assert same_size(size // smaller(1, size), size)
         for divisor in (smaller(1, Size.named("L")), smaller(2, size), larger(1, size)):

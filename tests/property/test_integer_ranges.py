@@ -11,9 +11,10 @@ import pytest
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import BY_DTYPE, I1, I8, I32, I64, UI8, ElementType, TensorType
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import verify
+from cvm.dialect.kernel_ir.expressions import (
     Read,
     apply,
     axes,
@@ -26,12 +27,11 @@ from cvm.dialect.notation.expressions import (
     total,
     when,
 )
-from cvm.dialect.notation.index_bounds import inside
-from cvm.dialect.notation.interval import Interval, whole
-from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
+from cvm.dialect.kernel_ir.index_bounds import inside
+from cvm.dialect.kernel_ir.integer_interval import Interval, whole
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import BY_DTYPE, I1, I8, I32, I64, UI8, ElementType, TensorType
 from cvm.lowering.analysis.enumerate_points import window_reaches_input
 from cvm.lowering.analysis.integer_ranges import interval
 from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR
@@ -184,7 +184,9 @@ def test_windows() -> None:
 def ranged_program(
     op: object, random: np.random.Generator, unknown_sizes: bool
 ) -> tuple[Module, list[np.ndarray]]:
-    """A program of one operation, its operands constants, or arguments that declare how far they go."""
+    """A program of one operation, its operands constants, or arguments that declare how far they
+    go.
+    """
     arrays: list[np.ndarray] = []
     arguments: list[Value] = []
     operations: list[Operation] = []
@@ -270,7 +272,9 @@ STEPS = (
 
 @st.composite
 def networks(draw: st.DrawFn) -> str:
-    """A chain of operations on images of one shape, all of its values results: one function that a wrapper calls."""
+    """A chain of operations on images of one shape, all of its values results: one function that a
+    wrapper calls.
+    """
     random = np.random.default_rng(draw(st.integers(0, 999)))
     w, k = (
         random.integers(-9, 10, (2, 2, 3, 3)).tolist(),

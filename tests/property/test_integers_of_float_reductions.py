@@ -1,4 +1,6 @@
-"""Reductions of integers in floats give the same integers in the reference as in compiled code, whose order they share."""
+"""Reductions of integers in floats give the same integers in the reference as in compiled code,
+whose order they share.
+"""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
-"""The text of every level parses back, prints alike, and computes the same bytes, with arrays given by their names: for every
-operator's example and samples, and for the programs in examples/."""
+"""The text of every level parses back, prints alike, and computes the same bytes, with arrays given
+by their names: for every operator's example and samples, and for the programs in examples/.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.printer import array_names
-from cvm.dialect.program.function import Graph
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.function import Graph
+from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.kernel_printer import array_names
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.lowering.levels import at_stage, left_out
 from cvm.lowering.processor import compiling_for
-from cvm.lowering.stages import at_stage, left_out
 from operator_checks import program
 from samples import SAMPLES
 from tiers import some
 
 import cvm
-from cvm.commands.inputs import random_arrays
 from cvm.commands.ops import by_dialect
-from cvm.commands.read_level import compiled, read_level
+from cvm.terminal.arguments import random_arrays
+from cvm.terminal.read_program import compiled, read_level
 
 ROOT = Path(__file__).parents[2]
 OPS = sorted(op.name for members in by_dialect().values() for op in members)

@@ -6,9 +6,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import I32
-from cvm.dialect.notation.expressions import Index, as_index
-from cvm.dialect.notation.loops import (
+from cvm.dialect.kernel_ir.expressions import Index, as_index
+from cvm.dialect.kernel_ir.kernel_printer import kernels_text
+from cvm.dialect.kernel_ir.loops import (
     Alloc,
     For,
     If,
@@ -19,7 +19,7 @@ from cvm.dialect.notation.loops import (
     statements,
     update,
 )
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.types.tensor_types import I32
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.loops.loop_partition import loop_partition
 from cvm.lowering.pass_context import Context

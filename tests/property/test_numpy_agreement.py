@@ -1,4 +1,6 @@
-"""A sample of the list of NumPy's expressions: a traced function gives NumPy's types and values, or says that it does not."""
+"""A sample of the list of NumPy's expressions: a traced function gives NumPy's types and values, or
+says that it does not.
+"""
 
 from __future__ import annotations
 

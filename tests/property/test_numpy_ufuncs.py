@@ -1,4 +1,6 @@
-"""NumPy's ufuncs: the formula of each gives NumPy's values, and traced functions NumPy's element types."""
+"""NumPy's ufuncs: the formula of each gives NumPy's values, and traced functions NumPy's element
+types.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType, kind_of
 from cvm.dialect.numpy import elementwise as elementwise
 from cvm.dialect.numpy.ufunc_table import UFUNCS, Ufunc
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, ElementType, kind_of
 
 import cvm
 
@@ -21,8 +23,15 @@ COUNT = 211
 TYPES = [e.name for e in ELEMENT_TYPES.values()]
 PAIRS = [
     *((t, t) for t in TYPES),
-    ("i8", "ui8"), ("i32", "f32"), ("i64", "f32"), ("ui64", "i64"), ("f32", "f64"), ("f16", "i8"), ("i1", "i32"), ("ui32", "i32"),
-]  # fmt: skip
+    ("i8", "ui8"),
+    ("i32", "f32"),
+    ("i64", "f32"),
+    ("ui64", "i64"),
+    ("f32", "f64"),
+    ("f16", "i8"),
+    ("i1", "i32"),
+    ("ui32", "i32"),
+]
 ZERO_OF_EITHER_SIGN = (
     "maximum",
     "minimum",
@@ -111,7 +120,9 @@ def _same(found: np.ndarray, wanted: np.ndarray, signed_zeros: bool) -> np.ndarr
 
 
 def _complex_close(row: Ufunc, found: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
-    """Near the value in more precision: NumPy's own is further off, as it rounds 1 + z in log1p and z ln 2 in exp2."""
+    """Near the value in more precision: NumPy's own is further off, as it rounds 1 + z in log1p and
+    z ln 2 in exp2.
+    """
     wide = [
         o.astype(np.clongdouble if o.dtype == np.complex128 else np.complex128) for o in operands
     ]
@@ -238,7 +249,9 @@ def test_complex_powers(element: str) -> None:
 @pytest.mark.parametrize("target", [t for t in HERE if t != "cuda"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_one_exponent_of_a_half_takes_the_root(dtype: str, target: str) -> None:
-    """NumPy has a loop for one exponent, in which -0 and -inf have the root's results; exponents for each element have the power's."""
+    """NumPy has a loop for one exponent, in which -0 and -inf have the root's results; exponents
+    for each element have the power's.
+    """
     power = cvm.compile(lambda x, p: x**p, target=target, rules="numpy")
     x = np.array([-0.0, -np.inf, np.inf, 4.0, -4.0, 0.0, np.nan], dtype)
     halves = 0.5, np.dtype(dtype).type(0.5), np.array([0.5], dtype), np.full(x.shape, 0.5, dtype)
@@ -255,9 +268,22 @@ def test_powers_of_one_exponent_have_both_derivatives() -> None:
 
 
 BINARY = (
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.and_, operator.or_,
-    operator.xor, operator.lshift, operator.rshift, operator.eq, operator.ne, operator.lt, operator.ge,
-)  # fmt: skip
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.floordiv,
+    operator.mod,
+    operator.and_,
+    operator.or_,
+    operator.xor,
+    operator.lshift,
+    operator.rshift,
+    operator.eq,
+    operator.ne,
+    operator.lt,
+    operator.ge,
+)
 SCALARS = (2, -1, 0.1, True, 3, 300)
 REAL = [t for t in TYPES if not t.startswith("complex")]
 
@@ -266,7 +292,9 @@ REAL = [t for t in TYPES if not t.startswith("complex")]
 @pytest.mark.parametrize("scalar", SCALARS, ids=repr)
 @pytest.mark.parametrize("name", REAL)
 def test_python_scalars_are_weak(name: str, scalar: Any) -> None:
-    """Operators of arrays and Python's numbers give NumPy's types and values, or are refused where NumPy refuses them."""
+    """Operators of arrays and Python's numbers give NumPy's types and values, or are refused where
+    NumPy refuses them.
+    """
     x = values(ELEMENT_TYPES[name], 5, 37)
     functions: list[Callable[[Any], Any]] = []
     for f in BINARY:
@@ -297,7 +325,8 @@ def test_astype_is_that_of_x86_64(source: str) -> None:
     for name, got in zip(names, found, strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # one element at a time: for ui32 NumPy's vector loops give other values than its scalar ones
+            # one element at a time: for ui32 NumPy's vector loops give other values than its scalar
+            # ones
             wanted = np.array(
                 [x[n : n + 1].astype(ELEMENT_TYPES[name].dtype)[0] for n in range(len(x))]
             )

@@ -12,7 +12,7 @@ import samples_numpy  # noqa: F401  (enters its samples)
 import samples_quant  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 import tiers
-from cvm.dialect.spec.op import OPERATORS, violated
+from cvm.dialect.spec.operator import OPERATORS, violated
 from loop_interpreter import by_formula
 from operator_checks import assert_same, program, references, types, ulps
 from samples import SAMPLES

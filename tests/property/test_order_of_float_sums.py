@@ -1,6 +1,8 @@
-"""A reduction of floats has one order, which depends on its sizes alone: known beforehand or not, in whole or in part, on every
-compiled target and for every number of threads the bits are the same, around the number of terms from which on there are blocks,
-and beside what fills vectors, tiles and lanes."""
+"""A reduction of floats has one order, which depends on its sizes alone: known beforehand or not,
+in whole or in part, on every compiled target and for every number of threads the bits are the same,
+around the number of terms from which on there are blocks, and beside what fills vectors, tiles and
+lanes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
+from cvm.dialect.kernel_ir.reduce_in_order import BLOCK_TERMS, MIN_TERMS
 from float_windows import shaped, text as windows
 from legal_and_equal import legal
 from tiers import some
@@ -41,7 +43,10 @@ DENSE = """%p = theano.dimshuffle %x {new_order = [0, "x", 1]}
   %q = theano.dimshuffle %w {new_order = ["x", 0, 1]}
   %r = dali.mul %p, %q
   %y = theano.sum %r {axis = [2], acc_dtype = f32}"""
-TRANSPOSED = "%t = theano.dimshuffle %x {new_order = [2, 0, 1]}\n  %e = dali.exp %t\n  %y = theano.sum %e {AXES}"
+TRANSPOSED = (
+    "%t = theano.dimshuffle %x {new_order = [2, 0, 1]}\n  %e = dali.exp %t\n"
+    "  %y = theano.sum %e {AXES}"
+)
 REPEATED = "%p = dali.add %x, %w\n  %y = theano.sum %p {AXES}"
 FOLDS: dict[str, str] = {
     "sum": "%y = theano.sum %x {AXES}",
@@ -51,7 +56,10 @@ FOLDS: dict[str, str] = {
     "norm": "%q = dali.mul %x, %x\n  %s = theano.sum %q {AXES}\n  %y = dali.sqrt %s",
     "sum of functions": "%e = dali.exp %x\n  %y = theano.sum %e {AXES}",
     "sum of products": "%p = dali.mul %x, %w\n  %y = theano.sum %p {AXES}",
-    "two at once": "%s = theano.sum %x {AXES}\n  %q = dali.mul %x, %x\n  %t = theano.sum %q {AXES}\n  %y = dali.sub %t, %s",
+    "two at once": "%s = theano.sum %x {AXES}\n"
+    "  %q = dali.mul %x, %x\n"
+    "  %t = theano.sum %q {AXES}\n"
+    "  %y = dali.sub %t, %s",
     "largest": "%y = theano.max %x {axis = [0]}",
     "softmax": SOFTMAX,
     "normalised": NORMALISED,
@@ -207,10 +215,13 @@ def test_sums_to_what_turns_out_to_have_sizes_of_1(shape: Shape, like: Shape) ->
 
 MEET = {
     "two": '%y = theano.elemwise %a, %b {scalar_op = "sub"}',
-    "three": '%p = theano.elemwise %a, %b {scalar_op = "mul"}\n  %y = theano.elemwise %p, %c {scalar_op = "sub"}',
-    "choice": '%p = theano.elemwise %a, %b {scalar_op = "le"}\n  %y = theano.elemwise %p, %c, %a {scalar_op = "switch"}',
+    "three": '%p = theano.elemwise %a, %b {scalar_op = "mul"}\n'
+    '  %y = theano.elemwise %p, %c {scalar_op = "sub"}',
+    "choice": '%p = theano.elemwise %a, %b {scalar_op = "le"}\n'
+    '  %y = theano.elemwise %p, %c, %a {scalar_op = "switch"}',
     "broadcast too": '%p = dali.mul %b, %c\n  %y = theano.elemwise %a, %p {scalar_op = "add"}',
-    "numpy": '%p = numpy.elementwise %c, %a {ufunc = "add"}\n  %y = numpy.elementwise %p, %b {ufunc = "multiply"}',
+    "numpy": '%p = numpy.elementwise %c, %a {ufunc = "add"}\n'
+    '  %y = numpy.elementwise %p, %b {ufunc = "multiply"}',
 }
 
 
@@ -221,8 +232,12 @@ def test_sizes_that_operators_require_to_be_equal(name: str) -> None:
     rows = [[random.normal(size=(4, 5)) for _ in "abc"] for _ in range(20)]
     wanted: list[float] = []
     for sizes in (
-        "4 x 5, 4 x 5, 4 x 5", "? x ?, ? x ?, ? x ?", "4 x 5, ? x ?, ? x ?", "? x ?, ? x 5, 4 x ?", "?P x ?Q, ? x ?Q, ? x ?"
-    ):  # fmt: skip
+        "4 x 5, 4 x 5, 4 x 5",
+        "? x ?, ? x ?, ? x ?",
+        "4 x 5, ? x ?, ? x ?",
+        "? x ?, ? x 5, 4 x ?",
+        "?P x ?Q, ? x ?Q, ? x ?",
+    ):
         given = ", ".join(
             f"%{a}: tensor<{s} x f64>" for a, s in zip("abc", sizes.split(", "), strict=True)
         )
@@ -264,7 +279,9 @@ def test_contractions(rows: int, terms: int, columns: int) -> None:
 
 @pytest.mark.parametrize("columns", [1, 9])
 def test_rows_of_long_products_do_not_depend_on_each_other(columns: int) -> None:
-    """Blocks depend on the number of terms alone: not on the rows, of which 6 are packed and 5 are not."""
+    """Blocks depend on the number of terms alone: not on the rows, of which 6 are packed and 5 are
+    not.
+    """
     random, terms = np.random.default_rng(0), MIN_TERMS + 5
     x, w = (random.normal(size=s).astype(np.float32) for s in ((7, terms), (terms, columns)))
     for sizes in ("?M", None):
@@ -276,7 +293,9 @@ def test_rows_of_long_products_do_not_depend_on_each_other(columns: int) -> None
 
 
 def test_sums_with_a_guard_go_in_the_order_of_their_terms() -> None:
-    """A window as large as the image, beyond whose edges nothing is added: one kernel has the sums that it has beside others."""
+    """A window as large as the image, beyond whose edges nothing is added: one kernel has the sums
+    that it has beside others.
+    """
     random = np.random.default_rng(0)
     x = random.normal(size=(1, 4, 256, 256)).astype(np.float32)
     w, b = random.normal(size=(8, 4, 256, 257)).astype(np.float32), np.zeros(8, np.float32)
@@ -292,10 +311,17 @@ def test_sums_with_a_guard_go_in_the_order_of_their_terms() -> None:
 @pytest.mark.parametrize(
     "shape, axes",
     [
-        ((MIN_TERMS + 5,), [0]), ((MIN_TERMS, 2), [0]), ((2, MIN_TERMS + 64), [1]), ((40, 33), [0, 1]), ((40, 33), [0]),
-        ((40, 1), [0]), ((40, 1, 33), [0, 2]), ((9, 40, 1), [1]), ((MIN_TERMS, 1), [0]),
+        ((MIN_TERMS + 5,), [0]),
+        ((MIN_TERMS, 2), [0]),
+        ((2, MIN_TERMS + 64), [1]),
+        ((40, 33), [0, 1]),
+        ((40, 33), [0]),
+        ((40, 1), [0]),
+        ((40, 1, 33), [0, 2]),
+        ((9, 40, 1), [1]),
+        ((MIN_TERMS, 1), [0]),
     ],
-)  # fmt: skip
+)
 def test_on_a_gpu(shape: Shape, axes: list[int]) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     body = FOLDS["sum"]
@@ -306,7 +332,9 @@ def test_on_a_gpu(shape: Shape, axes: list[int]) -> None:
 
 
 def test_the_order_is_that_of_blocks_and_lanes() -> None:
-    """Blocks of so many terms, lanes of 16 in a block, halves added, what is left one by one; blocks from the first to the last."""
+    """Blocks of so many terms, lanes of 16 in a block, halves added, what is left one by one;
+    blocks from the first to the last.
+    """
     x = np.random.default_rng(0).normal(size=MIN_TERMS + BLOCK_TERMS // 2 + 7).astype(np.float32)
     total = np.float32(0)
     for first in range(0, len(x), BLOCK_TERMS):

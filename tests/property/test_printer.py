@@ -1,4 +1,6 @@
-"""A printed program parses back to the same program; the formatter keeps what it does not lay out."""
+"""A printed program parses back to the same program; the formatter keeps what it does not lay
+out.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Const
-from cvm.dialect.ir.diagnostics import ParseError
-from cvm.dialect.ir.types import I32, TensorType
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import WIDTH, print_function, print_module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import WIDTH, print_function, print_module
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.support.diagnostics import ParseError
+from cvm.dialect.types.tensor_types import I32, TensorType
 from cvm.parser import parse, read
 from cvm.parser.format import format_text
 from hypothesis import given, settings
@@ -70,8 +72,10 @@ def test_a_head_that_fits_a_line_stands_in_one() -> None:
         found = print_module(parse(f"{text}\n  return %x\n}}\n")).splitlines()
         assert (found[0] == text) == (len(text) <= WIDTH)
         assert len(text) <= WIDTH or [line.strip() for line in found[:3]] == [
-            f"func @{'f' * n}(%x: tensor<3xi32>,", "%y: tensor<3xi32>)", "-> tensor<3xi32> {",
-        ]  # fmt: skip
+            f"func @{'f' * n}(%x: tensor<3xi32>,",
+            "%y: tensor<3xi32>)",
+            "-> tensor<3xi32> {",
+        ]
 
 
 def test_graphs_of_the_generic_form_are_graphs() -> None:
@@ -149,10 +153,20 @@ def test_same_program_sees_differences() -> None:
         module, parse(program.replace("%y", "%renamed").replace("{a_min", "\n {a_min"))
     )
     for old, new in [
-        ("@f", "@g"), ("?N", "?M"), ("?N", "4"), ("3xi32>)", "?xi32>)"), ("1, 2, 3", "1, 2, 4"), ("%x, %c", "%c, %x"),
-        ("-1", "-2"), ("%z, 7", "%z, 8"), ("return %u, %z", "return %z, %u"), ("return %u, %z", "return %u"),
-        ("cvm.broadcast_add %z", "cvm.broadcast_sub %z"), ("[1, 2, 3]", "1"), ("i32>)", "i32> {range = [0, 1]})"),
-    ]:  # fmt: skip
+        ("@f", "@g"),
+        ("?N", "?M"),
+        ("?N", "4"),
+        ("3xi32>)", "?xi32>)"),
+        ("1, 2, 3", "1, 2, 4"),
+        ("%x, %c", "%c, %x"),
+        ("-1", "-2"),
+        ("%z, 7", "%z, 8"),
+        ("return %u, %z", "return %z, %u"),
+        ("return %u, %z", "return %u"),
+        ("cvm.broadcast_add %z", "cvm.broadcast_sub %z"),
+        ("[1, 2, 3]", "1"),
+        ("i32>)", "i32> {range = [0, 1]})"),
+    ]:
         assert old in program
         assert not same_program(module, parse(program.replace(old, new))), f"{old} became {new}"
 
@@ -207,7 +221,10 @@ def test_constants_are_printed_as_written(written: str) -> None:
 
 
 def test_a_huge_splat_is_not_filled() -> None:
-    text = "func @f() -> tensor<1000000x1000000xf32> {\n  %c = const dense<1.5> : tensor<1000000x1000000xf32>\n  return %c\n}\n"
+    text = (
+        "func @f() -> tensor<1000000x1000000xf32> {\n"
+        "  %c = const dense<1.5> : tensor<1000000x1000000xf32>\n  return %c\n}\n"
+    )
     module = parse(text)
     (operation,) = module.functions["f"].operations
     assert isinstance(operation.operator, Const) and operation.operator.data.array.strides == (0, 0)
@@ -216,7 +233,10 @@ def test_a_huge_splat_is_not_filled() -> None:
 
 def test_a_file_constant_keeps_its_reference(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", w=np.arange(6, dtype=np.int8).reshape(2, 3))
-    text = 'func @f() -> tensor<2x3xi32> {\n  %c = const file("a.npz", "w") : tensor<2x3xi32>\n  return %c\n}\n'
+    text = (
+        'func @f() -> tensor<2x3xi32> {\n  %c = const file("a.npz", "w") : tensor<2x3xi32>\n'
+        "  return %c\n}\n"
+    )
     module = parse(text, folder=tmp_path)
     assert print_module(module) == text
     (operation,) = module.functions["f"].operations

@@ -1,4 +1,6 @@
-"""The promises of docs/promises.md: each holds for every part of `cvm selftest`, all operators among them, and to the bit."""
+"""The promises of docs/promises.md: each holds for every part of `cvm selftest`, all operators
+among them, and to the bit.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import operator_checks  # noqa: F401  (enters the samples of all dialects)
 import pytest
 import tiers
 from available_targets import HERE
-from cvm.dialect.ir.types import ELEMENT_TYPES
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 from cvm.jit.host_processor import resolve
 from cvm.lowering.processor import compiling_for
 from outcomes import known_to_numpy
@@ -21,7 +23,7 @@ import cvm
 from cvm.commands.selftest import EXACT, line_of, recorded
 from cvm.testing.selftest_set import BODIES, SIZES, parts, program_text
 from cvm.testing.selftest_values import TAME, elements
-from cvm.trace import caller, tracer_of
+from cvm.tracing.trace import caller, tracer_of
 
 PARTS = {p.name: p for p in parts()}
 KNOWN = recorded()

@@ -1,4 +1,6 @@
-"""Random graphs: on the CPU, optimized or not, in one call or many, every state and probe has the bits that the definitions give."""
+"""Random graphs: on the CPU, optimized or not, in one call or many, every state and probe has the
+bits that the definitions give.
+"""
 
 from __future__ import annotations
 

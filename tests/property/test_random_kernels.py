@@ -1,4 +1,6 @@
-"""Random kernels that the verifier accepts give the interpreter's bits; `python -m tests.fuzz --attack kernels` runs more."""
+"""Random kernels that the verifier accepts give the interpreter's bits; `python -m tests.fuzz
+--attack kernels` runs more.
+"""
 
 from __future__ import annotations
 

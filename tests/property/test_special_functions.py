@@ -1,4 +1,6 @@
-"""Theano's special functions against mpmath: the reference and compiled code, between and beyond their pieces."""
+"""Theano's special functions against mpmath: the reference and compiled code, between and beyond
+their pieces.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ def compiled(name: str, target: str, count: int) -> Any:
     """A function of so many operands, of any size, since some are long to compile."""
     arguments = ", ".join(f"%x{n}: tensor<?N x f64>" for n in range(count))
     values = ", ".join(f"%x{n}" for n in range(count))
-    text = f'func @main({arguments}) {{\n  %y = theano.elemwise {values} {{scalar_op = "{name}"}}\n  return %y\n}}'
+    text = (
+        f"func @main({arguments}) {{\n"
+        f'  %y = theano.elemwise {values} {{scalar_op = "{name}"}}\n  return %y\n}}'
+    )
     return cvm.compile(text, target=target)
 
 
@@ -194,7 +199,9 @@ def test_jv_of_orders_far_below_0(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
 def test_ends_of_the_incomplete_functions(target: str) -> None:
-    """An order of 0 has everything below, an infinite one everything above, and one below 0 or both infinite have no value."""
+    """An order of 0 has everything below, an infinite one everything above, and one below 0 or both
+    infinite have no value.
+    """
     inf, nan = np.inf, np.nan
     a = np.array([0.0, 0.0, 2.0, 2.0, inf, inf, -2.0, -2.0, 2.0, nan, 2.0])
     x = np.array([1.0, 0.0, 0.0, inf, 3.0, inf, 3.0, inf, -1.0, 1.0, nan])

@@ -1,4 +1,6 @@
-"""Mutants of the unoptimized way (docs/spine.md): each of them gives another result, or none, for one of a few small programs."""
+"""Mutants of the unoptimized way (docs/spine.md): each of them gives another result, or none, for
+one of a few small programs.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Mutant(NamedTuple):
 
 PROGRAMS = {
     "dense": Program(
-        "func @main(%x: tensor<5x3xi32>, %w: tensor<4x3xi32>, %b: tensor<4xi32>) { %y = cvm.dense %x, %w, %b\n return %y }",
+        "func @main(%x: tensor<5x3xi32>, %w: tensor<4x3xi32>, %b: tensor<4xi32>) { %y = "
+        "cvm.dense %x, %w, %b\n return %y }",
         (X, W, B),
         X @ W.T + B,
     ),
@@ -84,7 +87,8 @@ PROGRAMS = {
         Z[0] * Z[1],
     ),
     "unknown sizes": Program(
-        "func @main(%x: tensor<?N x ?M x i32>, %b: tensor<?M x i32>) { %y = cvm.broadcast_sub %x, %b\n return %y }",
+        "func @main(%x: tensor<?N x ?M x i32>, %b: tensor<?M x i32>) { %y = "
+        "cvm.broadcast_sub %x, %b\n return %y }",
         (X, B[:3]),
         X - B[:3],
     ),
@@ -94,8 +98,8 @@ MUTANTS = [
     Mutant("parser.build_operation:build_operands", "= values[n]", "= values[-1]", "three at once"),
     Mutant("dialect.cvm.nn:Dense.element", "self.w[j, k]", "self.w[j, 0]", "dense"),
     Mutant("dialect.cvm.nn:Dense.infer", "self.w.shape[0]", "self.w.shape[1]", "dense"),
-    Mutant("dialect.notation.expressions:apply", "Apply(function, ", 'Apply("add", ', "dense"),
-    Mutant("dialect.notation.loops:update", "function, ", '"max", ', "dense"),
+    Mutant("dialect.kernel_ir.expressions:apply", "Apply(function, ", 'Apply("add", ', "dense"),
+    Mutant("dialect.kernel_ir.loops:update", "function, ", '"max", ', "dense"),
     Mutant(
         "lowering.graph.inline:_expand",
         "map(change, call.arguments)",

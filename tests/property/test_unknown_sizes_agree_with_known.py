@@ -1,5 +1,7 @@
-"""Programs of sizes that are known only when called give what the same programs of known sizes give, to the bit: for sizes
-that fill vectors and tiles and sizes that do not, with and without an interior, and for nothing at all."""
+"""Programs of sizes that are known only when called give what the same programs of known sizes
+give, to the bit: for sizes that fill vectors and tiles and sizes that do not, with and without an
+interior, and for nothing at all.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.sizes import strides
+from cvm.dialect.types.sizes import strides
 from legal_and_equal import legal
 
 import cvm
@@ -183,7 +185,9 @@ def test_guards_that_always_hold_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", MEETING)
 def test_sizes_that_meet_and_may_be_one(name: str) -> None:
-    """Sizes without names: whichever operands turn out to be repeated, the result is that of known sizes."""
+    """Sizes without names: whichever operands turn out to be repeated, the result is that of known
+    sizes.
+    """
     body, shapes = MEETING[name]
 
     def text(shapes: Sequence[str]) -> str:
@@ -217,7 +221,10 @@ def test_sizes_that_meet_a_known_one(sizes: tuple[str, ...], rows: int) -> None:
         f"%{a}: tensor<{s} x {rows} x i32>" for a, s in zip("abc", sizes, strict=False)
     )
     more = "  %y = dali.sub %x, %c\n" if len(sizes) > 2 else ""
-    text = f"func @main({arguments}) {{\n  %x = dali.add %a, %b\n{more}  return {'%y' if more else '%x'}\n}}\n"
+    text = (
+        f"func @main({arguments}) {{\n  %x = dali.add %a, %b\n"
+        f"{more}  return {'%y' if more else '%x'}\n}}\n"
+    )
     legal(text)
     unknown, reference = cvm.compile(text), cvm.compile(text, target="reference")
     for ones in itertools.product((1, 2), repeat=len(sizes) - 1):

@@ -1,4 +1,6 @@
-"""Random programs give the same without any optimization as with all of it: each compiler checks the other."""
+"""Random programs give the same without any optimization as with all of it: each compiler checks
+the other.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.module import Module
 from hypothesis import given, settings, strategies as st
 from outcomes import arguments, assert_same, outcome
 from random_programs import modules

@@ -1,6 +1,8 @@
-"""Faults at every step: after a failed allocation, file operation or an interrupt anywhere, the next compilation and call are right.
+"""Faults at every step: after a failed allocation, file operation or an interrupt anywhere, the
+next compilation and call are right.
 
-Nothing may be left behind: no lock is held, no setting changed, no thread running and no temporary file in the cache.
+Nothing may be left behind: no lock is held, no setting changed, no thread running and no temporary
+file in the cache.
 """
 
 import pytest
@@ -11,7 +13,7 @@ import gc, math, os, random, sys, threading
 import numpy as np
 import cvm
 from cvm.dialect.ir import fork_safety
-from cvm.dialect.ir.limits import DEADLINE, LIMITS, Limits
+from cvm.dialect.support.limits import DEADLINE, LIMITS, Limits
 
 TEXT = "func @main(%x: tensor<?x3xf32>, %w: tensor<4x3xf32>) {{ %h = cvm.dense %x, %w %y = cvm.relu %h %z = theano.elemwise %y, {} {{scalar_op = 'add'}} return %z }}".replace("'", '"')
 X, W = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 3), np.float32)
@@ -321,7 +323,9 @@ def test_file_operations_that_fail(tmp_path):
 
 @pytest.mark.parametrize("how", ["fail", "cut"])
 def test_single_reads_and_writes_that_fail(how, tmp_path):
-    """One read, write, close, rename or question of the cache's fails, or a read or write ends too early."""
+    """One read, write, close, rename or question of the cache's fails, or a read or write ends too
+    early.
+    """
     assert "right" in run_script(SINGLE, str(tmp_path / "cache"), how)
 
 

@@ -1,4 +1,6 @@
-"""Forks and signals at any moment: children do not wait for locks of threads that they do not have."""
+"""Forks and signals at any moment: children do not wait for locks of threads that they do not
+have.
+"""
 
 import os
 import signal
@@ -99,7 +101,7 @@ def test_the_number_of_threads_set_by_a_signal_handler():
 
 def test_forks_inside_a_signal_handler_while_compiling(monkeypatch):
     """The handler interrupts the thread that compiles, which its fork must not wait for."""
-    from cvm.dialect.ir import fork_safety
+    from cvm.dialect.support import fork_safety
 
     with fork_safety.no_fork(), fork_safety.no_fork():
         child = os.fork()

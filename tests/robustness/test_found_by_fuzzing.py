@@ -8,12 +8,15 @@ from available_targets import HERE
 from child_process import run_script
 
 import cvm
-from cvm.commands.read_level import read_level
+from cvm.terminal.read_program import read_level
 
 
 @pytest.mark.parametrize("target", HERE)
 def test_an_index_outside_of_its_axis_is_reported_with_its_line(target: str) -> None:
-    program = "func @main(%x: tensor<4xi32>, %u: tensor<2xi32>, %i: tensor<2xi32>) -> tensor<4xi32> {\n  %y = builtin.scatter %x, %u, %i {axes = [0]}\n  return %y\n}\n"
+    program = (
+        "func @main(%x: tensor<4xi32>, %u: tensor<2xi32>, %i: tensor<2xi32>) -> tensor<4xi32> "
+        "{\n  %y = builtin.scatter %x, %u, %i {axes = [0]}\n  return %y\n}\n"
+    )
     with pytest.raises(cvm.CallError, match="an index is outside of its axis") as e:
         cvm.compile(program, target=target)(
             np.zeros(4, np.int32), np.ones(2, np.int32), np.array([1, 9], np.int32)
@@ -23,14 +26,20 @@ def test_an_index_outside_of_its_axis_is_reported_with_its_line(target: str) -> 
 
 @pytest.mark.parametrize("target", HERE)
 def test_an_index_that_chooses_no_element_may_be_anything(target: str) -> None:
-    program = "func @main(%x: tensor<2x0xf32>, %i: tensor<2xi64>) -> tensor<2x0xf32> {\n  %y = builtin.gather %x, %i {axes = [0]}\n  return %y\n}\n"
+    program = (
+        "func @main(%x: tensor<2x0xf32>, %i: tensor<2xi64>) -> tensor<2x0xf32> {\n"
+        "  %y = builtin.gather %x, %i {axes = [0]}\n  return %y\n}\n"
+    )
     assert cvm.compile(program, target=target)(
         np.zeros((2, 0), np.float32), np.array([1, 9])
     ).shape == (2, 0)
 
 
 def test_sizes_of_kernels_that_differ_in_one_part_are_told_apart() -> None:
-    kernel = "kernel @k(%a: tensor<?P x f32>) -> (%y: tensor<[max(?P, ?Q)] x f32>) {\n  for %i in 0..[max(?R, ?Q)] {\n    %y[%i] = %a[0]\n  }\n}\n"
+    kernel = (
+        "kernel @k(%a: tensor<?P x f32>) -> (%y: tensor<[max(?P, ?Q)] x f32>) {\n"
+        "  for %i in 0..[max(?R, ?Q)] {\n    %y[%i] = %a[0]\n  }\n}\n"
+    )
     assert "[max(?R, ?Q)]" in str(read_level("fuzz.cvm", kernel.encode()).kernels[0])
 
 
@@ -38,8 +47,10 @@ def test_sizes_of_kernels_that_differ_in_one_part_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "func @main(%x: tensor<1x4xi32>, %i: tensor<i8>) { %r = cvm.repeat %x {axis = 0, repeats = 2} %y = builtin.gather %r, %i {axes = [0]} return %y }",
-        "func @main(%x: tensor<1x4xi32>, %i: tensor<i8>) { %c = const dense<7> : tensor<2x1xi32> %y = builtin.gather %c, %i {axes = [0]} return %x, %y }",
+        "func @main(%x: tensor<1x4xi32>, %i: tensor<i8>) { %r = cvm.repeat %x {axis = 0, "
+        "repeats = 2} %y = builtin.gather %r, %i {axes = [0]} return %y }",
+        "func @main(%x: tensor<1x4xi32>, %i: tensor<i8>) { %c = const dense<7> : "
+        "tensor<2x1xi32> %y = builtin.gather %c, %i {axes = [0]} return %x, %y }",
     ],
 )
 def test_an_index_is_checked_where_all_elements_are_one(target: str, program: str) -> None:
@@ -52,7 +63,10 @@ def test_an_index_is_checked_where_all_elements_are_one(target: str, program: st
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("operation", ["max_pool2d", "avg_pool2d"])
 def test_pooling_of_no_rows_or_columns_is_refused(target: str, operation: str) -> None:
-    program = f"func @main(%x: tensor<1x?x?x1xui8>) {{ %y = quant.{operation} %x {{pool_size = [3, 2], padding = [1, 1, 0, 1]}} return %y }}"
+    program = (
+        f"func @main(%x: tensor<1x?x?x1xui8>) {{ %y = quant.{operation} %x {{pool_size = [3, "
+        f"2], padding = [1, 1, 0, 1]}} return %y }}"
+    )
     f = cvm.compile(program, target=target)
     for shape in ((1, 3, 0, 1), (1, 0, 3, 1)):
         with pytest.raises(cvm.VerifyError, match=r"H >= 1 and W >= 1|fits the padded"):
@@ -60,7 +74,10 @@ def test_pooling_of_no_rows_or_columns_is_refused(target: str, operation: str) -
 
 
 def test_one_parameter_of_unknown_size_does_not_hide_the_rank_of_another() -> None:
-    program = "func @main(%m: tensor<?xi32>, %s: tensor<?x2xi32>, %x: tensor<?x3xi32>) { %y = quant.requantize %x, %m, %s return %y }"
+    program = (
+        "func @main(%m: tensor<?xi32>, %s: tensor<?x2xi32>, %x: tensor<?x3xi32>) { %y = "
+        "quant.requantize %x, %m, %s return %y }"
+    )
     with pytest.raises(cvm.VerifyError, match=r"quant\.requantize\.C5"):
         cvm.parse(program)
 
@@ -69,9 +86,13 @@ DROPPED = {
     "only its shape is read": "%y = cvm.slice_like %x, %v {axes = [0]}",
     "through another operation": "%w = dali.min %v, %x\n  %y = cvm.slice_like %x, %w {axes = [0]}",
     "it is the shape of a fill": '%y = theano.elemwise %v, %x {scalar_op = "second"}',
-    "both choices are one": '%b = dali.gt %v, 0\n  %y = theano.elemwise %b, %x, %x {scalar_op = "switch"}',
-    "the other choice is made": '%b = const dense<true> : tensor<i1>\n  %y = theano.elemwise %b, %x, %v {scalar_op = "switch"}',
-    "any index is the only one": "%c = const dense<3> : tensor<1xi32>\n  %y = cvm.take %c, %v {axis = 0}",
+    "both choices are one": "%b = dali.gt %v, 0\n"
+    "  %y = theano.elemwise %b, %x, %x "
+    '{scalar_op = "switch"}',
+    "the other choice is made": "%b = const dense<true> : tensor<i1>\n"
+    '  %y = theano.elemwise %b, %x, %v {scalar_op = "switch"}',
+    "any index is the only one": "%c = const dense<3> : tensor<1xi32>\n"
+    "  %y = cvm.take %c, %v {axis = 0}",
     "multiplied by zero": "%y = dali.mul %v, 0",
     "other elements are read": "%y = cvm.slice %v {begin = [0], end = [1]}",
 }
@@ -83,8 +104,13 @@ DROPPED = {
 def test_an_error_is_reported_where_a_result_depends_on_the_operation(
     reader: str, size: str, target: str
 ) -> None:
-    """Dependence is that of the text, whatever the simplified program computes; an unused operation reports none."""
-    program = f"func @main(%x: tensor<{size}xi32>, %z: tensor<{size}xi32>) {{\n  %v = dali.floordiv %x, %z\n  {DROPPED[reader]}\n  return %y\n}}\n"
+    """Dependence is that of the text, whatever the simplified program computes; an unused operation
+    reports none.
+    """
+    program = (
+        f"func @main(%x: tensor<{size}xi32>, %z: tensor<{size}xi32>) {{\n"
+        f"  %v = dali.floordiv %x, %z\n  {DROPPED[reader]}\n  return %y\n}}\n"
+    )
     x, z = np.ones(4, np.int32), np.array([1, 1, 0, 1], np.int32)
     f = cvm.compile(program, target=target)
     f(x, x)
@@ -98,7 +124,10 @@ def test_an_error_is_reported_where_a_result_depends_on_the_operation(
 def test_a_slice_that_begins_before_an_array_of_unknown_size_reads_nothing_there(
     target: str,
 ) -> None:
-    program = "func @main(%a: tensor<?xi32>, %b: tensor<1xi32>) { %y = builtin.strided_slice_like %a, %b {axes = [0], begin = [-8], strides = [-1]} return %y }"
+    program = (
+        "func @main(%a: tensor<?xi32>, %b: tensor<1xi32>) { %y = builtin.strided_slice_like "
+        "%a, %b {axes = [0], begin = [-8], strides = [-1]} return %y }"
+    )
     f = cvm.compile(program, target=target)
     for n, first in ((1, 0), (7, 0), (8, 0), (9, 1)):
         assert f(np.arange(n, dtype=np.int32), np.zeros(1, np.int32)) == [0 if n < 9 else first]
@@ -178,13 +207,17 @@ print(np.array_equal(graph.read("p"), expected))
 
 @pytest.mark.parametrize("target", HERE)
 def test_llvm_ends_numbering_values_of_loops_one_after_the_other(target: str) -> None:
-    """Its NewGVN goes back and forth between the counters of such loops, and a check of its own aborts the process."""
+    """Its NewGVN goes back and forth between the counters of such loops, and a check of its own
+    aborts the process.
+    """
     assert run_script("import sys" + TWO_LOOPS, target, CVM_CACHE_DIR="") == "True"
 
 
 @pytest.mark.parametrize("target", HERE)
 def test_a_table_of_operands_of_which_one_is_repeated(target: str) -> None:
-    """Its read was taken for that of one operand, whole or repeated, and the other operand's first element was read for all."""
+    """Its read was taken for that of one operand, whole or repeated, and the other operand's first
+    element was read for all.
+    """
     f = cvm.compile(
         """func @main(%x: tensor<?x?xui8>, %y: tensor<?x?xui8>, %t: tensor<256xi8>) {
   %n = dali.xor %x, %y
@@ -210,7 +243,9 @@ def test_a_table_of_operands_of_which_one_is_repeated(target: str) -> None:
 
 @pytest.mark.parametrize("target", HERE)
 def test_a_slice_of_an_operand_that_is_repeated(target: str) -> None:
-    """Rows beyond the first of an operand with one row were read, where the columns of both were as many."""
+    """Rows beyond the first of an operand with one row were read, where the columns of both were as
+    many.
+    """
     f = cvm.compile(
         """func @main(%x: tensor<?x?xi32>, %y: tensor<3x?xi32>) {
   %m = cvm.broadcast_max %x, %y

@@ -1,4 +1,6 @@
-"""Results are those of the default floating-point environment, whatever another library has set for the thread."""
+"""Results are those of the default floating-point environment, whatever another library has set for
+the thread.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from cvm.jit.llvm.native_code import Library
-from cvm.jit.runtime.fp_environment import (
+from cvm.jit.runtime.fp_environment_ir import (
     MXCSR,
     declarations,
     in_default_environment,
@@ -165,7 +167,10 @@ def test_clocked_programs(name, target):
 def test_code_built_ahead_of_time(name, tmp_path):
     from cvm.jit.aot.build import build
 
-    text = "func @main(%a: tensor<240xf32>, %b: tensor<240xf32>) { %q = dali.div %a, %b %y = dali.add %q, %a return %y }"
+    text = (
+        "func @main(%a: tensor<240xf32>, %b: tensor<240xf32>) { %q = dali.div %a, %b %y = "
+        "dali.add %q, %a return %y }"
+    )
     (tmp_path / "m.o").write_bytes(build(cvm.parse(text), ["main"], "m").objects[0])
     subprocess.run(["cc", "-shared", "-o", "m.so", "m.o"], cwd=tmp_path, check=True)
     run, y = ctypes.CDLL(str(tmp_path / "m.so")).m_main, np.empty_like(A)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir import constant_files
-from cvm.dialect.ir.types import ELEMENT_TYPES, TensorType
+from cvm.dialect.types import constant_files
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, TensorType
 from outcomes import assert_same
 
 import cvm
@@ -35,7 +35,7 @@ import sys
 sys.argv = ["tests.fuzz", "--attack", "text", "--inside", sys.argv[1], "--times", "50"]
 sys.path[:0] = [{root!r}, {root!r} + "/tests/support"]
 from cvm.parser import decode
-from cvm.dialect.program import verify
+from cvm.dialect.ir import verify
 real = verify.check
 def check(module):
     if any(len(f.operations) == 2 for f in module.functions.values()):
@@ -135,7 +135,9 @@ def test_most_files_of_arrays_are_wrong_in_a_few_fields() -> None:
 
 
 def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearly all differ, have several operations, and some chain them, have unknown sizes or derivatives."""
+    """Nearly all differ, have several operations, and some chain them, have unknown sizes or
+    derivatives.
+    """
     found: list[differential.Case] = []
     monkeypatch.setattr(differential, "same", lambda cases, *_: found.extend(cases))
     monkeypatch.setattr(differential, "clocked", lambda *_: None)

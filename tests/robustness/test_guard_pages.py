@@ -1,4 +1,6 @@
-"""Memory beyond the arrays of callers is not touched: arrays lie beside pages whose access ends the process."""
+"""Memory beyond the arrays of callers is not touched: arrays lie beside pages whose access ends the
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Operations that read a value may stand after the one that destroys it, where an order exists in which they come first."""
+"""Operations that read a value may stand after the one that destroys it, where an order exists in
+which they come first.
+"""
 
 import numpy as np
 import pytest
@@ -69,24 +71,28 @@ def test_two_values_that_cannot_both_be_read_first():
         # through a transposed view
         (
             "2x3",
-            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}",
+            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n"
+            "%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}",
             1,
         ),
         (
             "?Nx?M",
-            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}",
+            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n"
+            "%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}",
             1,
         ),
         # one with a dimension of size 1 more
         (
             "2x3",
-            '%v = theano.dimshuffle %x {new_order = [1, "x", 0]}\n%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}',
+            '%v = theano.dimshuffle %x {new_order = [1, "x", 0]}\n'
+            "%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}",
             1,
         ),
         # a result that is a view of what was overwritten, and one that is no view of it
         (
             "2x3",
-            "%d = theano.elemwise %x, 2.0 {PATTERN}\n%v = theano.dimshuffle %d {new_order = [1, 0]}\nreturn %v\n}",
+            "%d = theano.elemwise %x, 2.0 {PATTERN}\n"
+            "%v = theano.dimshuffle %d {new_order = [1, 0]}\nreturn %v\n}",
             1,
         ),
         (
@@ -97,8 +103,10 @@ def test_two_values_that_cannot_both_be_read_first():
         # twice, by two views
         (
             "2x3",
-            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n%c = theano.elemwise %v, 1.0 {PATTERN}\n"
-            "%w = theano.dimshuffle %c {new_order = [1, 0]}\n%e = theano.elemwise %w, %x0 {PATTERN}\n"
+            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n"
+            "%c = theano.elemwise %v, 1.0 {PATTERN}\n"
+            "%w = theano.dimshuffle %c {new_order = [1, 0]}\n"
+            "%e = theano.elemwise %w, %x0 {PATTERN}\n"
             "%r = dali.mul %e, 3.0\nreturn %r\n}",
             1,
         ),

@@ -12,10 +12,12 @@ from available_targets import HERE
 
 import cvm
 
-SOON = 0.1  # seconds of processor time, of all threads: other processes may hold the processors meanwhile
+# seconds of processor time, of all threads: other processes may hold the processors meanwhile
+SOON = 0.1
 CALLS = {
     "parallel": (
-        "func @main(%x: tensor<?xf64>) { %y = theano.elemwise %x {scalar_op = \"gammaln\"} %z = theano.elemwise %y {scalar_op = \"gammaln\"} return %z }",
+        'func @main(%x: tensor<?xf64>) { %y = theano.elemwise %x {scalar_op = "gammaln"} '
+        '%z = theano.elemwise %y {scalar_op = "gammaln"} return %z }',
         lambda: (np.random.default_rng(0).random(24_000_000),),
     ),
     "serial": (
@@ -39,12 +41,14 @@ CALLS = {
         }""",
         lambda: (np.float32(1), np.float32(np.inf)),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
 def handled():
-    """Ctrl-C raises KeyboardInterrupt, also where a shell that runs the tests in the background has it ignored."""
+    """Ctrl-C raises KeyboardInterrupt, also where a shell that runs the tests in the background has
+    it ignored.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -60,14 +64,18 @@ def threads(request):
 
 @pytest.fixture(autouse=True)
 def uncollected():
-    """No garbage collection: Python drops an exception that is raised within a callback of it, as hypothesis has one."""
+    """No garbage collection: Python drops an exception that is raised within a callback of it, as
+    hypothesis has one.
+    """
     gc.disable()
     yield
     gc.enable()
 
 
 def interrupted(f, arguments, after=0.05, **named):
-    """The seconds of processor time between a Ctrl-C and the end of a call; where calls end before, it is sent earlier."""
+    """The seconds of processor time between a Ctrl-C and the end of a call; where calls end before,
+    it is sent earlier.
+    """
     while after > 1e-4:
         sent, ended = [], False
 

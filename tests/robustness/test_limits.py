@@ -1,4 +1,6 @@
-"""Limits on programs: each is on by default, can be changed, and is named by the error of what exceeds it."""
+"""Limits on programs: each is on by default, can be changed, and is named by the error of what
+exceeds it.
+"""
 
 import re
 import threading
@@ -6,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.limits import LIMITS, NAMES, Limits
+from cvm.dialect.support.limits import LIMITS, NAMES, Limits
 
 import cvm
 from cvm.cli import main
 
 NEGATIVE = "func @main(%x: tensor<{}xi32>) {{ %y = cvm.negative %x return %y }}"
-BYTES = "func @main(%x: tensor<1xi32>) { %c = const dense<1> : tensor<1000xi32> %y = cvm.broadcast_add %x, %c return %y }"
+BYTES = (
+    "func @main(%x: tensor<1xi32>) { %c = const dense<1> : tensor<1000xi32> %y = "
+    "cvm.broadcast_add %x, %c return %y }"
+)
 CALLS = """
 func @main(%x: tensor<4xi32>) { %y = call @twice(%x) %z = call @twice(%y) return %z }
 func @twice(%x: tensor<4xi32>) { %y = cvm.negative %x %z = cvm.negative %y return %z }
@@ -64,7 +69,10 @@ def test_functions_keep_the_memory_that_they_were_compiled_for(target, size):
 
 
 def test_the_workspace_counts(tmp_path):
-    text = "func @main(%x: tensor<64x64xf32>) { %y = cvm.dense %x, %x %z = cvm.dense %y, %x return %z }"
+    text = (
+        "func @main(%x: tensor<64x64xf32>) { %y = cvm.dense %x, %x %z = cvm.dense %y, %x "
+        "return %z }"
+    )
     with cvm.limits(memory=64 * 64 * 4 + 100):
         f = cvm.compile(text)
     with pytest.raises(cvm.CallError, match="the limit memory is"):
@@ -85,7 +93,10 @@ def test_the_state_of_a_clocked_program_counts(shape):
 
 def test_constants_in_files(tmp_path):
     np.savez(tmp_path / "c.npz", a=np.zeros(100, np.int32), b=np.zeros(100, np.int32))
-    text = 'func @main() { %a = const file("c.npz", "a") : tensor<100xi32> %b = const file("c.npz", "b") : tensor<100xi32> return %a, %b }'
+    text = (
+        'func @main() { %a = const file("c.npz", "a") : tensor<100xi32> %b = const '
+        'file("c.npz", "b") : tensor<100xi32> return %a, %b }'
+    )
     (tmp_path / "p.cvm").write_text(text)
     with (
         cvm.limits(constant_bytes=799),

@@ -73,7 +73,9 @@ def test_mutated_models() -> None:
 
 
 def test_a_constant_with_other_than_its_elements() -> None:
-    """The checker of the package takes two elements for a scalar, if they do not stand in the raw data."""
+    """The checker of the package takes two elements for a scalar, if they do not stand in the raw
+    data.
+    """
     tensor = helper.make_tensor("c", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
     del tensor.dims[:]
     info = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [])

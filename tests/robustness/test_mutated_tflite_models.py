@@ -1,4 +1,6 @@
-"""TensorFlow Lite models with mistakes in them that mutations by the schema found: a diagnostic, soon, in little memory."""
+"""TensorFlow Lite models with mistakes in them that mutations by the schema found: a diagnostic,
+soon, in little memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Arrays to write into whose own elements share memory are refused; all others that a stride can describe are taken."""
+"""Arrays to write into whose own elements share memory are refused; all others that a stride can
+describe are taken.
+"""
 
 import numpy as np
 import pytest
@@ -81,7 +83,10 @@ def test_outs_of_which_numpy_does_not_find_out_soon_whether_they_overlap(start, 
     )
     with pytest.raises(np.exceptions.TooHardError):
         np.shares_memory(first, second, max_work=10_000)
-    program = "func @main(%a: tensor<6x4x3x5x2xi32>) { %y = cvm.negative %a %z = cvm.elemwise_add %a, %a return %y, %z }"
+    program = (
+        "func @main(%a: tensor<6x4x3x5x2xi32>) { %y = cvm.negative %a %z = cvm.elemwise_add "
+        "%a, %a return %y, %z }"
+    )
     f, a = cvm.compile(program, target=target), np.arange(1, 721, dtype=np.int32).reshape(shape)
     if refused:
         with pytest.raises(cvm.CallError, match="%y and %z that share memory"):

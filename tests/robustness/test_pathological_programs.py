@@ -23,14 +23,20 @@ from cvm.cli import main
     ],
 )
 def test_fields_of_unequal_ranks(operator, a, b):
-    text = f"func @main(%x: !cog.field<{a}, f32>, %y: !cog.field<{b}, f32>) {{ %z = cog.{operator} %x, %y return %z }}"
+    text = (
+        f"func @main(%x: !cog.field<{a}, f32>, %y: !cog.field<{b}, f32>) {{ %z = "
+        f"cog.{operator} %x, %y return %z }}"
+    )
     with pytest.raises(cvm.VerifyError) as caught:
         cvm.compile(text)
     assert caught.value.diagnostics[0].code == f"cog.{operator}.C1"
 
 
 def test_stacked_fields_of_unequal_ranks():
-    text = "func @main(%x: !cog.field<[?], f32>, %y: !cog.field<[2, 3], f32>) { %z = cog.stack %x, %y return %z }"
+    text = (
+        "func @main(%x: !cog.field<[?], f32>, %y: !cog.field<[2, 3], f32>) { %z = cog.stack "
+        "%x, %y return %z }"
+    )
     with pytest.raises(cvm.VerifyError):
         cvm.compile(text)
 
@@ -51,7 +57,10 @@ def test_arrays_of_no_elements_whose_other_sizes_are_too_large_for_numpy(
     types: str, target: str
 ) -> None:
     a, b = types.split()
-    text = f"func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) {{ %x = cvm.broadcast_add %a, %b return %x }}"
+    text = (
+        f"func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) {{ %x = cvm.broadcast_add %a, "
+        f"%b return %x }}"
+    )
     with pytest.raises(cvm.Error, match=re.escape(f"this one is tensor<0x{MANY}x{MANY}xi32>")):
         cvm.compile(text, target=target)(
             np.zeros((0, MANY, 1), np.int32), np.zeros((0, 1, MANY), np.int32)
@@ -77,7 +86,8 @@ def test_constants_beyond_memory(body, size):
         match=f"the constants of a function have {4 * size} bytes, but the limit constant_bytes is",
     ):
         cvm.compile(
-            f"func @main(%x: tensor<1xi32>) {{ %c = const dense<1> : tensor<{size}xi32>\n{body}\nreturn %z }}"
+            f"func @main(%x: tensor<1xi32>) {{ %c = const dense<1> : tensor<{size}xi32>\n"
+            f"{body}\nreturn %z }}"
         )
     assert time.process_time() - began < 5
 

@@ -35,9 +35,17 @@ def place(token: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("token", "kind"),
-    [("< 3", "Compare"), ("3 and", "Constant"), ("and k", "BoolOp"), ("- 1", "BinOp"), ("* 2", "BinOp"), ("2:", None),
-     ("+ 1", "IfExp"), ("*more: int", None)],
-)  # fmt: skip
+    [
+        ("< 3", "Compare"),
+        ("3 and", "Constant"),
+        ("and k", "BoolOp"),
+        ("- 1", "BinOp"),
+        ("* 2", "BinOp"),
+        ("2:", None),
+        ("+ 1", "IfExp"),
+        ("*more: int", None),
+    ],
+)
 def test_the_smallest_expression_that_a_probe_may_stand_at(token: str, kind: str | None) -> None:
     found = expression(PROGRAM, place(token))
     assert (None if found is None else type(found).__name__) == kind
@@ -73,7 +81,8 @@ def test_probes_note_the_test_that_reaches_them(
 
 def test_the_cheapest_test_of_each_function_goes_first() -> None:
     times = seconds(
-        "0.50s call     a.py::f[1]\n0.25s setup    a.py::f[1]\n0.10s call     a.py::f[2]\n3.00s call     b.py::g\n"
+        "0.50s call     a.py::f[1]\n0.25s setup    a.py::f[1]\n0.10s call     a.py::f[2]\n"
+        "3.00s call     b.py::g\n"
     )
     assert times == {"a.py::f[1]": 0.75, "a.py::f[2]": 0.1, "b.py::g": 3.0}
     tests = ["b.py::g", "a.py::f[1]", "a.py::f[2]"]

@@ -1,4 +1,6 @@
-"""A call that begins while another call of the same function runs in the same thread, as in a signal handler."""
+"""A call that begins while another call of the same function runs in the same thread, as in a
+signal handler.
+"""
 
 import signal
 
@@ -73,7 +75,9 @@ def test_signal_handlers_may_call_the_interrupted_function():
 
 
 def test_calls_of_a_traced_function_keep_the_way_they_are_on():
-    """A function of many signatures serves few of them directly at a time; what it served stays as it is in memory."""
+    """A function of many signatures serves few of them directly at a time; what it served stays as
+    it is in memory.
+    """
     f = cvm.compile(lambda a, b: a + b)
     kept = []
     for _ in range(3):

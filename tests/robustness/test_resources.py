@@ -1,4 +1,6 @@
-"""Memory stays bounded: of files that hold more than a program declares, and of functions that come and go."""
+"""Memory stays bounded: of files that hold more than a program declares, and of functions that come
+and go.
+"""
 
 import io
 import json
@@ -81,14 +83,16 @@ def test_an_array_of_another_shape_is_not_read(extension, tmp_path):
             (1, 0),
             (3,),
             "|S300000000",
-            "the constant is tensor<3xi32>, but the file holds an array of shape (3,) of |S300000000",
+            "the constant is tensor<3xi32>, but the file holds an array of shape (3,) of "
+            "|S300000000",
         ),
         (
             "w.npy",
             (3, 0),
             (9 << 25,),
             "<i4",
-            "the constant is tensor<3xi32>, but the file holds an array of shape (301989888,) of int32",
+            "the constant is tensor<3xi32>, but the file holds an array of shape "
+            "(301989888,) of int32",
         ),
         ("w", (1, 0), (9 << 25,), "<i4", "the file holds an array of shape (301989888,)"),
         ("w", None, (), "", "cannot be read: the magic string is not correct"),
@@ -102,7 +106,9 @@ def test_a_member_is_not_read_before_its_header(
     message: str,
     tmp_path: Path,
 ) -> None:
-    """A file of 1 MB that inflates to a gigabyte: elements of hundreds of megabytes, a version, a name and no header at all."""
+    """A file of 1 MB that inflates to a gigabyte: elements of hundreds of megabytes, a version, a
+    name and no header at all.
+    """
     header = io.BytesIO()
     if version:
         said = repr({"descr": type, "fortran_order": False, "shape": shape}).encode() + b"\n"
@@ -145,7 +151,9 @@ print("megabytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_long_header_is_not_read(version: int, tmp_path: Path) -> None:
-    """A header of 300 MB, or the longest that version 1 has: of constants, inputs, states and constants of models."""
+    """A header of 300 MB, or the longest that version 1 has: of constants, inputs, states and
+    constants of models.
+    """
     width, length = (2, 65535) if version == 1 else (4, 300_000_000)
     head = b"\x93NUMPY" + bytes([version, 0]) + length.to_bytes(width, "little")
     with open(tmp_path / "w.npy", "wb") as file:
@@ -163,10 +171,18 @@ def test_a_long_header_is_not_read(version: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ('"w": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]}, "v": {"dtype": "I32", "shape": [3], "data_offsets": [8, 20]}', "entries that share bytes"),
-        ('"w": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]}, "w": {"dtype": "I32", "shape": [3], "data_offsets": [12, 24]}', "two entries of one name"),
+        (
+            '"w": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]}, "v": {"dtype": '
+            '"I32", "shape": [3], "data_offsets": [8, 20]}',
+            "entries that share bytes",
+        ),
+        (
+            '"w": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]}, "w": {"dtype": '
+            '"I32", "shape": [3], "data_offsets": [12, 24]}',
+            "two entries of one name",
+        ),
     ],
-)  # fmt: skip
+)
 def test_ambiguous_safetensors_files(entries, message, tmp_path):
     header = f"{{{entries}}}".encode()
     (tmp_path / "c.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(24))

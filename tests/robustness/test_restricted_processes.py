@@ -32,15 +32,21 @@ except cvm.TargetError as e:
     print(e)
 print(cvm.compile(lambda x: x + 1, target="reference")(np.ones(2)))
 """
-REFUSED = "machine code cannot be loaded: this process may not make memory executable, as by PR_SET_MDWE or SELinux: "
+REFUSED = (
+    "machine code cannot be loaded: this process may not make memory executable, as by "
+    "PR_SET_MDWE or SELinux: "
+)
 REFUSED += 'permission denied; target="reference" needs no machine code'
 
 
 def without_executable_memory(*arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-c", MDWE, *arguments], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-c", MDWE, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         env={**os.environ, "CVM_CACHE_DIR": ""},
-    )  # fmt: skip
+    )
     if done.returncode == 77:
         pytest.skip("the kernel has no PR_SET_MDWE (Linux 6.3)")
     return done
@@ -64,12 +70,17 @@ def test_traced_functions_without_executable_memory() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS")
 @pytest.mark.parametrize("command", [("check",), ("run", "--input", "x=[1,2]")])
 def test_little_address_space(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """A small program is read, compiled and run in 1 GB of addresses; OpenBLAS takes some for each processor, so it has one."""
+    """A small program is read, compiled and run in 1 GB of addresses; OpenBLAS takes some for each
+    processor, so it has one.
+    """
     (path := tmp_path / "a.cvm").write_text(PROGRAM)
     limit = 1_000_000 << 10
     done = subprocess.run(
-        [sys.executable, "-m", "cvm", *command[:1], str(path), *command[1:]], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-m", "cvm", *command[:1], str(path), *command[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,6 @@
-"""Code that checks itself: `sanitize=True` finds bugs planted in loop passes and intervals, and nothing in code that is right."""
+"""Code that checks itself: `sanitize=True` finds bugs planted in loop passes and intervals, and
+nothing in code that is right.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ import conformance_cases
 import numpy as np
 import pytest
 from conformance_cases import arrays, cases, failure
-from cvm.dialect.ir.types import I64
-from cvm.dialect.notation import loops as ir
-from cvm.dialect.notation.expressions import Apply, Const, Expr, Read
-from cvm.dialect.notation.interval import Interval
-from cvm.dialect.notation.traverse import rewrite
+from cvm.dialect.kernel_ir import loops as ir
+from cvm.dialect.kernel_ir.expressions import Apply, Const, Expr, Read
+from cvm.dialect.kernel_ir.integer_interval import Interval
+from cvm.dialect.kernel_ir.traverse import rewrite
+from cvm.dialect.types.tensor_types import I64
 from cvm.lowering import pipeline
 from cvm.lowering.analysis import integer_ranges
 from cvm.lowering.passes import Pass

@@ -1,4 +1,6 @@
-"""The package as it is delivered: the same wheel from the same sources, its bill of materials, and the oldest libraries it may meet."""
+"""The package as it is delivered: the same wheel from the same sources, its bill of materials, and
+the oldest libraries it may meet.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def test_the_same_wheel_from_two_folders(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_oldest_libraries(tmp_path: Path) -> None:
-    """The bounds of pyproject.toml hold at their lowest; the newest are those that all other tests run with."""
+    """The bounds of pyproject.toml hold at their lowest; the newest are those that all other tests
+    run with.
+    """
     said([sys.executable, "-m", "venv", "old"], tmp_path, 0, None)
     python = str(tmp_path / "old" / "bin" / "python")
     libraries = [*map(lowest, DEPENDENCIES), "pytest", "hypothesis"]

@@ -1,7 +1,9 @@
-"""Random Python functions of several statements that keep second names across changes in place, run by NumPy and by cvm.
+"""Random Python functions of several statements that keep second names across changes in place, run
+by NumPy and by cvm.
 
-A function rebinds names and keeps them, changes arrays by operators in place, subscripts and `out`, and makes views of views, of
-rank 0 to 3, in loops, tuples and dictionaries. It returns all its names, so that each change shows everywhere.
+A function rebinds names and keeps them, changes arrays by operators in place, subscripts and `out`,
+and makes views of views, of rank 0 to 3, in loops, tuples and dictionaries. It returns all its
+names, so that each change shows everywhere.
 
 python tests/support/aliasing_functions.py [--seed S] [--times N]    shows functions, and what becomes of them
 """
@@ -140,7 +142,9 @@ class Writer:
         return self.random.choice(bound if bound and self.random.random() < 0.2 else free or bound)
 
     def changed(self) -> str:
-        """An array or a scalar to change, most often one that has another name, or is a view of what has."""
+        """An array or a scalar to change, most often one that has another name, or is a view of
+        what has.
+        """
         names = self.arrays()
         values = {n: self.value(n) for n in names}
         arguments = [values[n] for n in self.arguments]
@@ -276,7 +280,10 @@ class Writer:
         names = [f"c{n}" for n in range(len(carried))]
         head = f"def body{self.count}(i, carry):"
         lines = self.body(carried, names, head, "{}")
-        call = f"cvm.fori_loop(0, {chance.choice((0, 1, 2, 3))}, body{self.count}, ({', '.join(carried)},))"
+        call = (
+            f"cvm.fori_loop(0, {chance.choice((0, 1, 2, 3))}, body{self.count}, "
+            f"({', '.join(carried)},))"
+        )
         return "\n".join([*lines, f"{', '.join(self.name() for _ in carried)}, = {call}"])
 
     def scan(self) -> str:
@@ -468,7 +475,9 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 def judge(seed: int, targets: tuple[str, ...] | None = None) -> str:
-    """Run a function by NumPy and compiled: "same", or what it is refused for; raises AssertionError where they differ."""
+    """Run a function by NumPy and compiled: "same", or what it is refused for; raises
+    AssertionError where they differ.
+    """
     writer = Writer(seed)
     text = writer.text
     targets = targets or (("reference", "cpu") if seed % ON_CPU == 0 else ("reference",))

@@ -1,4 +1,6 @@
-"""Sources of CUDA C compiled together, since each compilation takes longer to begin than a small kernel takes."""
+"""Sources of CUDA C compiled together, since each compilation takes longer to begin than a small
+kernel takes.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Certificates against the programs that they name: onnxruntime, LiteRT and the TOSA reference model.
+"""Certificates against the programs that they name: onnxruntime, LiteRT and the TOSA reference
+model.
 
 Each seed is a random node, graph or model of one of these systems. Where its verdicts say "exact",
 results are equal in every bit; where they say "exact if", they are on values that fulfill the
-condition. Of bounded ones, shapes and types are equal, and moderate values are near. Which NaN it is
-does not count.
+condition. Of bounded ones, shapes and types are equal, and moderate values are near. Which NaN it
+is does not count.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_script(code: str, *arguments: str, timeout: float = 600, **environment: str) -> str:
-    """The output of a script that ends well; an assertion fails where it crashes, raises or hangs."""
+    """The output of a script that ends well; an assertion fails where it crashes, raises or
+    hangs.
+    """
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", code, *arguments],
         capture_output=True,

@@ -1,7 +1,8 @@
-"""The conformance cases: programs with the arrays they are given and must return, recorded from other implementations.
+"""The conformance cases: programs with the arrays they are given and must return, recorded from
+other implementations.
 
-A line of `conformance/DIALECT.jsonl` is a case; `DIALECT.npz` holds its arrays by name. A case that is not valid has to
-be rejected, when it is compiled or when it is called.
+A line of `conformance/DIALECT.jsonl` is a case; `DIALECT.npz` holds its arrays by name. A case that
+is not valid has to be rejected, when it is compiled or when it is called.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def cases() -> dict[str, list[Case]]:
 
 
 def operator(case: Case) -> str:
-    """The operator of a case: the one it names, or the last one of its program if it names a symbol or a topic."""
+    """The operator of a case: the one it names, or the last one of its program if it names a symbol
+    or a topic.
+    """
     used = OPERATORS.findall(case["program"])
     return case["op"] if case["op"] in used or not used else used[-1]
 
@@ -56,7 +59,9 @@ def arrays(dialect: str) -> dict[str, np.ndarray]:
 
 
 def failures(op: str, target: str, quick: int = 1 << 30) -> Iterator[str]:
-    """The operator's cases that do not hold on a target, each with what is wrong; in the quick tier only some are tried."""
+    """The operator's cases that do not hold on a target, each with what is wrong; in the quick tier
+    only some are tried.
+    """
     known, chosen = arrays(op.partition(".")[0]), some(cases()[op], quick)
     for n in range(0, len(chosen), MANY):
         made = [(case, compiled(case, target)) for case in chosen[n : n + MANY]]
@@ -64,7 +69,9 @@ def failures(op: str, target: str, quick: int = 1 << 30) -> Iterator[str]:
             compile_together(source(f) for _, f in made if not isinstance(f, Exception))
         for case, f in made:
             if (wrong := failure(case, known, f)) is not None:
-                yield f"{case['id']}: {wrong}\n{case['program']}\n{first_wrong(case, target, known)}"
+                yield (
+                    f"{case['id']}: {wrong}\n{case['program']}\n{first_wrong(case, target, known)}"
+                )
 
 
 def source(f: Any) -> str:
@@ -129,7 +136,9 @@ def copied(array: np.ndarray) -> np.ndarray:
 def guarded_call(
     function: Any, case: Case, known: dict[str, np.ndarray], given: list[np.ndarray]
 ) -> Any:
-    """The results of a call in guarded arrays. A batch gives the same, and so does the program whose sizes are left open."""
+    """The results of a call in guarded arrays. A batch gives the same, and so does the program
+    whose sizes are left open.
+    """
     afresh = lambda: [copied(known[name]) for name in case["inputs"]]  # noqa: E731
     plain = function(*afresh())
     results = plain if isinstance(plain, tuple) else (plain,)
@@ -152,7 +161,9 @@ def guarded_call(
 
 
 def with_open_sizes(program: str) -> Any:
-    """The compiled program for arguments of any sizes but 1, by which theano broadcasts; None where that is no program."""
+    """The compiled program for arguments of any sizes but 1, by which theano broadcasts; None where
+    that is no program.
+    """
     try:
         return None if (text := opened(program)) is None else cvm.compile(text)
     except cvm.Error:
@@ -188,7 +199,9 @@ def played(graph: Any, case: Case) -> tuple[np.ndarray, ...]:
 
 
 def differs(got: np.ndarray, wanted: np.ndarray, case: Case) -> str | None:
-    """A message about the first difference of a result from the case, within the case's tolerance."""
+    """A message about the first difference of a result from the case, within the case's
+    tolerance.
+    """
     if got.shape != wanted.shape:
         return f"the shape is {got.shape}, not {wanted.shape}"
     if case.get("dtype_matters", True) and got.dtype != wanted.dtype:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, I32, ElementType
-from cvm.dialect.notation.expressions import Index
-from cvm.dialect.notation.loops import Alloc, For, Kernel, Store, accumulator, assign, update
+from cvm.dialect.kernel_ir.expressions import Index
+from cvm.dialect.kernel_ir.loops import Alloc, For, Kernel, Store, accumulator, assign, update
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import BF16, ELEMENT_TYPES, I32, ElementType
 from native_kernels import kernel, tensor
 
 REAL = [e for e in ELEMENT_TYPES.values() if e.kind != "complex" and e is not BF16]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.sizes import Size, evaluate
-from cvm.dialect.notation.loops import Kernel
-from cvm.dialect.notation.plan import Plan
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.loops import Kernel
+from cvm.dialect.types.sizes import Size, evaluate
 from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Memory

@@ -1,6 +1,6 @@
-"""Recorded contractions and transpositions as parts of larger ones, which have what algorithms for large ones take: many rows,
-columns and terms, windows of 3 x 3 that move by one, factors of no sign. What is added is zeros; the recorded results are among
-those of the larger.
+"""Recorded contractions and transpositions as parts of larger ones, which have what algorithms for
+large ones take: many rows, columns and terms, windows of 3 x 3 that move by one, factors of no
+sign. What is added is zeros; the recorded results are among those of the larger.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from conformance_cases import Case
 from cvm.dialect.cvm.nn import Conv2d, Dense
 from cvm.dialect.cvm.transpose_tile_concatenate import Transpose
-from cvm.dialect.program.function import Value
+from cvm.dialect.ir.function import Value
 
 import cvm
 
@@ -28,7 +28,9 @@ def larger(
     windows: bool = False,
     short: bool = False,
 ) -> Case | None:
-    """The case as part of a larger one, whose arrays are `known` then; None where it is none of these, or has no windows."""
+    """The case as part of a larger one, whose arrays are `known` then; None where it is none of
+    these, or has no windows.
+    """
     operations = cvm.parse(case["program"]).functions["main"].operations if case["valid"] else ()
     if len(operations) != 1:
         return None
@@ -80,7 +82,9 @@ def _dense(
 def _conv2d(
     o: Conv2d[Value], x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, *, signless: bool
 ) -> tuple[list[np.ndarray], list[Sequence[int]]]:
-    """The same, by groups. What a window skips are zeros of its weights, and what it moves over too many results."""
+    """The same, by groups. What a window skips are zeros of its weights, and what it moves over too
+    many results.
+    """
     groups, (rows, count, *kernel) = o.groups, w.shape
     spread = np.zeros(
         (rows, count, *((k - 1) * d + 1 for k, d in zip(kernel, o.dilation, strict=True))), w.dtype

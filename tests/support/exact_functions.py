@@ -1,7 +1,8 @@
 """Exact values of the transcendental functions, to hold computed ones against.
 
-Of f32, NumPy's in f64, and the f64 that is computed here where NumPy has no such function (that one being held against
-mpmath); of f64, mpmath's in 100 bits, and NumPy's in long double, which takes a hundredth of the time.
+Of f32, NumPy's in f64, and the f64 that is computed here where NumPy has no such function (that one
+being held against mpmath); of f64, mpmath's in 100 bits, and NumPy's in long double, which takes a
+hundredth of the time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 Array = np.ndarray
 LARGE = 2.0**128
-# glibc's functions of these have 11 bits more than f64; elsewhere a long double may be no longer than a double
+# glibc's functions of these have 11 bits more than f64; elsewhere a long double may be no longer
+# than a double
 LONG = np.finfo(np.longdouble).nmant >= 63
 BITS = 100
 
@@ -35,7 +37,9 @@ NUMPY: dict[str, Callable[..., Array]] = {
 
 
 def _within(limit: float, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function, of what it does not tell from the limit, the limit: mpmath would be long about it."""
+    """The function, of what it does not tell from the limit, the limit: mpmath would be long about
+    it.
+    """
     return lambda x: function(max(-limit, min(limit, x)))
 
 

@@ -1,4 +1,6 @@
-"""Commands in the folders of example projects, and an environment that has the wheel and nothing of the checkout."""
+"""Commands in the folders of example projects, and an environment that has the wheel and nothing of
+the checkout.
+"""
 
 from __future__ import annotations
 

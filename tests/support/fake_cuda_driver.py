@@ -1,8 +1,9 @@
-"""A CUDA driver without a GPU: a library that answers PyCUDA's calls, in which launches run in the emulator.
+"""A CUDA driver without a GPU: a library that answers PyCUDA's calls, in which launches run in the
+emulator.
 
-`load()` builds it with the C compiler and loads it as libcuda.so.1, so that an unmodified PyCUDA imports it. It knows what
-PyCUDA calls for memory, modules and launches; everything else answers "not supported". Device pointers are addresses of
-the emulator's memory, and code is PTX.
+`load()` builds it with the C compiler and loads it as libcuda.so.1, so that an unmodified PyCUDA
+imports it. It knows what PyCUDA calls for memory, modules and launches; everything else answers
+"not supported". Device pointers are addresses of the emulator's memory, and code is PTX.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def _source(symbols: list[str]) -> str:
     ]
     for n, name in enumerate(symbols):
         lines.append(
-            f"int {name}({given}) {{ return table[{n}] ? (int)table[{n}]({passed}) : {NOT_SUPPORTED}; }}"
+            f"int {name}({given}) {{ return table[{n}] ? (int)table[{n}]({passed}) : "
+            f"{NOT_SUPPORTED}; }}"
         )
     return "\n".join(lines) + "\n"
 
@@ -133,7 +135,9 @@ class Driver:
     )
 
     def answer(self, name: str) -> Callable[..., int] | None:
-        """The function that stands for one of the driver's; faults are said, since a C caller cannot see them."""
+        """The function that stands for one of the driver's; faults are said, since a C caller
+        cannot see them.
+        """
         plain = name.removesuffix("_v2").removesuffix("_v3").removesuffix("_v4")
         found = getattr(self, plain, (lambda *_: 0) if self._PLAIN.match(name) else None)
         if found is None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import BY_DTYPE, TensorType, Type
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import verify
+from cvm.dialect.spec.operator import Operator
 from cvm.dialect.theano.grad_lop_rop import LOp, ROp
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType, Type
 from cvm.jit.compile import compile_function
 
 import cvm
@@ -24,8 +24,8 @@ Arrays = list[np.ndarray]
 def program(
     op: Operator[np.ndarray], types: Sequence[Type] = (), derived: bool = True
 ) -> tuple[Module, Arrays, tuple[int, ...]]:
-    """@f of one operation and, where they are wanted, @back of its cotangents and @forth of its tangents, by the operands
-    that are floats.
+    """@f of one operation and, where they are wanted, @back of its cotangents and @forth of its
+    tangents, by the operands that are floats.
 
     The operands are tensors, or have the given types.
     """
@@ -68,7 +68,9 @@ def program(
 
 
 def declarable(type: Type) -> Type:
-    """The type as an argument may have it: a size that is computed from others is one that is not known."""
+    """The type as an argument may have it: a size that is computed from others is one that is not
+    known.
+    """
     return type.with_array_shape(
         tuple(d if isinstance(d, int) or d.is_atom else Size.unknown() for d in type.array_shape)
     )
@@ -81,7 +83,9 @@ def check(
     step: float = 1e-6,
     types: Sequence[Type] = (),
 ) -> None:
-    """The types of derivatives, the reverse rule against finite differences, and the forward rule against the reverse one."""
+    """The types of derivatives, the reverse rule against finite differences, and the forward rule
+    against the reverse one.
+    """
     module, arrays, wrt = program(op, types)
 
     def run(name: str, *more: np.ndarray) -> Arrays:

@@ -1,4 +1,6 @@
-"""Programs of convolutions of floats, their arguments, and the processors that they are compiled for."""
+"""Programs of convolutions of floats, their arguments, and the processors that they are compiled
+for.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The paths to native code, each forced: what is set in the compiler, what becomes of a case's program, and how it is called.
+"""The paths to native code, each forced: what is set in the compiler, what becomes of a case's
+program, and how it is called.
 
-Costs decide which path a program takes, and cases are small: without this, most of them would go only one way. What needs many
-rows, columns or terms, whatever it costs, is computed as part of a larger case.
+Costs decide which path a program takes, and cases are small: without this, most of them would go
+only one way. What needs many rows, columns or terms, whatever it costs, is computed as part of a
+larger case.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import pytest
 from conformance_cases import Case
 from contraction_programs import preferred
 from cvm.dialect.builtin import Data
-from cvm.dialect.program.printer import print_module
+from cvm.dialect.ir.program_printer import print_module
 from cvm.jit.cache.keys import environment
 from cvm.lowering import pipeline
 from cvm.lowering.processor import AVX2_PRODUCTS, DOT_PRODUCTS, named
@@ -45,7 +47,9 @@ def _plainly(function: Any, given: Given, case: Case) -> Any:
 
 @dataclass(frozen=True)
 class Path:
-    """One of them. `settings` are by the name of what they set, those without dots being fields of the processor or of its tuning; a program that cannot be `rewritten` stays away."""
+    """One of them. `settings` are by the name of what they set, those without dots being fields of
+    the processor or of its tuning; a program that cannot be `rewritten` stays away.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     rewritten: Callable[[Case, Arrays], Case | None] = _as_it_is
@@ -131,7 +135,10 @@ def _clipped(case: Case, known: Arrays) -> Case | None:
     for m, name in zip(TYPED.finditer(arguments), case["inputs"], strict=False):
         array = known[name]
         if m[4] == "i32" and array.size:
-            clips += f"  {m[1]}.clipped = cvm.clip {m[1]} {{a_min = {array.min()}, a_max = {max(int(array.max()), int(array.min()) + 1)}}}\n"
+            clips += (
+                f"  {m[1]}.clipped = cvm.clip {m[1]} {{a_min = {array.min()}, a_max = "
+                f"{max(int(array.max()), int(array.min()) + 1)}}}\n"
+            )
             body = re.sub(rf"{m[1]}\b", f"{m[1]}.clipped", body)
     return _accepted(case, before + arguments + head + brace + clips + body)
 

@@ -1,4 +1,6 @@
-"""Arrays that end, or begin, at a page that may not be touched: an access beyond them ends the process."""
+"""Arrays that end, or begin, at a page that may not be touched: an access beyond them ends the
+process.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from zlib import crc32
 
 import numpy as np
 
-enabled = False  # conformance cases have such arrays: inside of `beside`, or everywhere with --guard-pages
+# conformance cases have such arrays: inside of `beside`, or everywhere with --guard-pages
+enabled = False
 open_every = (
     0  # one of so many cases has its sizes left open, too, at the cost of three others; 0: none
 )
@@ -39,7 +42,9 @@ def sizes_are_left_open(case: str) -> bool:
 def guarded_empty(
     shape: tuple[int, ...], dtype: np.dtype, at_end: bool | None = None
 ) -> np.ndarray:
-    """An array whose last element is followed by such a page, or whose first one follows it; by turns, if not said."""
+    """An array whose last element is followed by such a page, or whose first one follows it; by
+    turns, if not said.
+    """
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     inner = -(-size // PAGE) * PAGE

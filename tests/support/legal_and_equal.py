@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from cvm.dialect.notation.loops import Kernel
-from cvm.dialect.notation.printer import plan_text
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.kernel_printer import plan_text
+from cvm.dialect.kernel_ir.loops import Kernel
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import Processor
@@ -29,7 +29,9 @@ def checked(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
 
 
 def agreed(program: str, *given: tuple[np.ndarray, ...]) -> str:
-    """The kernels of a program that are legal, and that agree with the reference for all arguments given."""
+    """The kernels of a program that are legal, and that agree with the reference for all arguments
+    given.
+    """
     module = cvm.parse(program)
     function, reference = cvm.compile(module), cvm.compile(module, target="reference")
     checked(function.plan.kernels)

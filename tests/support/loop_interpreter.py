@@ -1,7 +1,9 @@
-"""Evaluates index notation and the loop language over NumPy arrays, one element at a time, slowly and obviously.
+"""Evaluates index notation and the loop language over NumPy arrays, one element at a time, slowly
+and obviously.
 
-The tests hold an operator's `element` (or `nest`) against its `reference` with it, and kernels before and after a pass,
-without a compiler. Every access is checked: its bounds, and that what is read has been written.
+The tests hold an operator's `element` (or `nest`) against its `reference` with it, and kernels
+before and after a pass, without a compiler. Every access is checked: its bounds, and that what is
+read has been written.
 """
 
 from __future__ import annotations
@@ -11,9 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.sizes import Dim, Shape, Size, evaluate
-from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.kernel_ir.expressions import (
     Apply,
     Bitcast,
     Cast,
@@ -30,13 +30,17 @@ from cvm.dialect.notation.expressions import (
     Var,
     When,
 )
-from cvm.dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Store
-from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.kernel_ir.loops import Alloc, Assert, Block, For, If, Kernel, Let, Store
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.spec.operator import Operator
+from cvm.dialect.types.sizes import Dim, Shape, Size, evaluate
+from cvm.dialect.types.tensor_types import BY_DTYPE, ElementType, TensorType
 
 
 class Machine:
-    """Arrays by tensor, scalars by index and variable, unknown sizes by atom, and the messages reported so far."""
+    """Arrays by tensor, scalars by index and variable, unknown sizes by atom, and the messages
+    reported so far.
+    """
 
     def __init__(self) -> None:
         self.arrays: dict[Tensor, np.ndarray] = {}
@@ -202,7 +206,8 @@ def converted(value: Any, element: ElementType) -> Any:
 def by_formula(op: Operator[np.ndarray], unknown_sizes: bool = False) -> tuple[np.ndarray, ...]:
     """The results of an operator over arrays by its `element`, or by its `nest`.
 
-    With `unknown_sizes` every size of the operands is a name of its own, as if it were known only at the call.
+    With `unknown_sizes` every size of the operands is a name of its own, as if it were known only
+    at the call.
     """
     machine = Machine()
 

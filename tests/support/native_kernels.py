@@ -6,11 +6,11 @@ import ctypes
 from collections.abc import Collection
 
 import numpy as np
-from cvm.dialect.ir.sizes import Shape, Size, evaluate
-from cvm.dialect.ir.types import ElementType
-from cvm.dialect.notation.expressions import Tensor
-from cvm.dialect.notation.loops import Block, Kernel
-from cvm.dialect.notation.plan import Plan
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.expressions import Tensor
+from cvm.dialect.kernel_ir.loops import Block, Kernel
+from cvm.dialect.types.sizes import Shape, Size, evaluate
+from cvm.dialect.types.tensor_types import ElementType
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm.emit import emit_plans
 from cvm.jit.llvm.native_code import Library, complete
@@ -28,9 +28,11 @@ def kernel(body: Block, *parameters: Tensor, results: int = 1) -> Kernel:
 
 
 class MachineCode:
-    """A kernel compiled, to be run on any number of operands; `failure` says what the last run found wrong.
+    """A kernel compiled, to be run on any number of operands; `failure` says what the last run
+    found wrong.
 
-    Functions that processors have an instruction for are defined for one of these `features`, by default this machine's.
+    Functions that processors have an instruction for are defined for one of these `features`, by
+    default this machine's.
     """
 
     def __init__(self, kernel: Kernel, features: Collection[str] | None = None) -> None:

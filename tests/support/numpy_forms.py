@@ -1,6 +1,9 @@
-"""Expressions of a matrix x, and of a stack of matrices, as people write them: functions with their keywords, methods, subscripts and operators."""
+"""Expressions of a matrix x, and of a stack of matrices, as people write them: functions with their
+keywords, methods, subscripts and operators.
+"""
 
-FORMS = """
+FORMS = (
+    """
 x.sum()  x.sum(axis=0)  x.sum(axis=-1, keepdims=True)  x.sum(axis=(0,1))  x.sum(axis=())  x.sum(0)  x.sum(dtype=np.float64)  x.sum(dtype='f4')
 x.sum(axis=1, dtype=np.int64)  np.sum(x, initial=10)  np.sum(x, axis=0, where=x!=0)
 np.sum(x, axis=0, where=np.array([True,False,True,False,True,True]))  sum(x)  sum(x, start=1)  x.prod(axis=1)
@@ -242,8 +245,12 @@ np.max(x + x[::-1] * 1j)  np.argmax(x * 1j, axis=0)  np.cumsum(x + 1j, axis=0)  
 np.isfinite(x + 1j)  np.maximum(x + 1j, 2 - 1j)  np.clip(x + 1j, 0, 2)  np.round(x * 1.5 + 1.25j, 1)  np.mean(x + 1j, axis=1, keepdims=True)
 np.linalg.norm(x + 1j, axis=0)  np.outer(x[0] + 1j, x[1])  np.nan_to_num(x * 1j + np.nan)  np.count_nonzero(x * 1j, axis=0)  np.diff(x * 1j)
 np.square(x + 2j)  np.reciprocal(x + 2j)  np.correlate(x[0] + 1j, x[1] - 1j)  np.searchsorted(np.sort(x[0] + 1j), x[1] + 1j)
-""".replace("\n", "  ").strip().split("  ")  # fmt: skip
-OF_STACKS = """
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)
+OF_STACKS = (
+    """
 x.sum(axis=(0,2))  x.mean(axis=(1,2), keepdims=True)  x.max(axis=(0,2))  np.cumsum(x, axis=1)  np.argmax(x, axis=1)  np.sort(x, axis=1)
 np.argsort(x, axis=0, kind='stable')  np.diff(x, axis=1)  np.concatenate([x, x], axis=2)  np.stack([x, x], axis=2)  np.transpose(x, (2, 0, 1))
 np.moveaxis(x, 1, 2)  np.swapaxes(x, 0, 2)  np.rollaxis(x, 2, 1)  x.T  x.reshape(4, -1)  x[:, 1, ::-1]  x[..., 0, None]  x[:, [0, 2], 1]
@@ -291,9 +298,13 @@ np.round(x.astype(np.float32), 3)  np.full_like(x, 3.7, dtype=int)  np.ones_like
 np.asarray(2) * x  np.float32(2) * x.astype(np.float32)  np.float64(2) * x.astype(np.float32)  np.int64(2) * x.astype(np.int8)
 np.array(2.0) * x.astype(np.float32)  np.array([2.0]) * x.astype(np.float32)  2.0 * x.astype(np.float32)  True * x.astype(np.int8)
 np.True_ * x.astype(np.int8)  1j * x.astype(np.float32)
-""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)
 # with sizes, axes, orders and numbers at the edges of what NumPy takes
-OF_EDGES = """
+OF_EDGES = (
+    """
 np.average(x, axis=1, weights=np.arange(6) + 1.0)  np.average(x, weights=np.arange(24).reshape(4,6))  np.vecdot(x[:,:3],np.array([2, 5, 1], 'i4'))
 np.vecdot(x,x,axis=0)  np.vecdot(x,x[:,0],axis=0)  np.vecdot(x, x[0], axis=0)  np.add.reduce(x, axis=1, where=[True,False,True,True,False,True])
 np.mean(x,where=[True,False,True,True,False,True])  np.var(x,where=[True,False,True,True,False,True])  x[1:3,[0,2]]  x[:, [0,9]]  x[np.array(1)]
@@ -330,9 +341,13 @@ np.broadcast_arrays(x,x[:0])  np.broadcast_arrays(x[:1],x[:0])  np.linspace(x[:0
 np.array_equal(x,x[:0])  np.allclose(x[:0],x[:0])  np.isclose(x[:1],x[:0])  np.logical_and.reduce(x[:0])  np.maximum.reduce(x[:0])
 np.add.accumulate(x[:0])  np.maximum.accumulate(x[:0])  np.add.outer(x[:0],x[:1])  x.std(axis=0,ddof=-1)  np.var(x[:0],axis=0)
 np.cumsum(x,dtype='i4')
-""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)
 # of matrices without elements
-OF_EMPTY = """
+OF_EMPTY = (
+    """
 np.max(x, initial=5)  np.max(x, axis=0, initial=5, where=x!=0)  np.min(x, axis=0, initial=-2, where=x>2)  np.linalg.norm(x, np.inf)
 np.linalg.norm(x, 1)  np.linalg.norm(x, -np.inf)  np.linalg.norm(x, np.inf, axis=1)  np.median(x)  np.median(x,axis=0)
 np.median(x,axis=1,keepdims=True)  np.median(x,axis=0,keepdims=True)  np.median(x.astype(int),axis=-1)  np.einsum('ii->i', x)
@@ -340,4 +355,7 @@ np.einsum('ii', x[:4, :4])  np.vsplit(x, [1])  np.linalg.multi_dot([x, x.T, x]) 
 x[np.zeros(0,int),0]  x[np.zeros(0,int),9]  x[np.zeros(0,int),np.array(-1)]  np.maximum.reduce(x, axis=0, initial=5, where=x>2)
 np.max(x,axis=(0,1),keepdims=True,initial=-3)  np.amin(x,initial=np.inf)  x.max(initial=7,axis=-1)  np.max(x.astype(bool),initial=True)
 np.max(x.astype('i1'),initial=-7)
-""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)

@@ -778,14 +778,25 @@ FIRST = {  # opsets
     s.name: s.since_version
     for s in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: -s.since_version)
     if not s.domain
-}  # fmt: skip
+}
 AFTER = {
     "f": (
-        "Relu", "Abs", "Neg", "Floor", "Ceil", "Identity", "Sign", "Round", "Transpose", "Clip", "Cast",
-        "Add", "Mul",
+        "Relu",
+        "Abs",
+        "Neg",
+        "Floor",
+        "Ceil",
+        "Identity",
+        "Sign",
+        "Round",
+        "Transpose",
+        "Clip",
+        "Cast",
+        "Add",
+        "Mul",
     ),
     "i": ("Abs", "Neg", "Identity", "Transpose", "Cast", "Add", "Mul"),
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -833,14 +844,15 @@ def case(seed: int, ops: Sequence[str] = (), tame: Tame | None = None) -> Case:
         outputs[0] = f"z{n}"
     feed = {n: a for n, a in arrays.items() if n not in constants}
     graph = helper.make_graph(
-        nodes, "g",
+        nodes,
+        "g",
         [
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
             for n, a in feed.items()
         ],
         [helper.make_empty_tensor_value_info(n) for n in outputs],
         [numpy_helper.from_array(a, n) for n, a in constants.items()],
-    )  # fmt: skip
+    )
     opsets = [helper.make_opsetid("", d.opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     inferred = onnx.shape_inference.infer_shapes(model).graph.output

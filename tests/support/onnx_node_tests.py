@@ -1,6 +1,8 @@
-"""ONNX's own tests, those of operators that `onnx.backend.test` generates and those of small networks, through the importer.
+"""ONNX's own tests, those of operators that `onnx.backend.test` generates and those of small
+networks, through the importer.
 
-Inputs that the importer says would have to be constants are given as such, and sizes where a test states that one is 0.
+Inputs that the importer says would have to be constants are given as such, and sizes where a test
+states that one is 0.
 """
 
 from __future__ import annotations
@@ -148,8 +150,9 @@ def imported(model: Any, inputs: dict[str, Any], convert: Convert) -> tuple[Any,
 
 
 def difference(got: np.ndarray, wanted: Any, rtol: float, atol: float) -> str | None:
-    """In which way a result is not what it should be: floats within the test's bounds, or 1e-5 of the largest (f16 and bf16: two
-    units in the last place, 2e-3 and 16e-3)."""
+    """In which way a result is not what it should be: floats within the test's bounds, or 1e-5 of
+    the largest (f16 and bf16: two units in the last place, 2e-3 and 16e-3).
+    """
     wanted = np.asarray(wanted)
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return f"{got.dtype}{list(got.shape)}, not {wanted.dtype}{list(wanted.shape)}"

@@ -11,13 +11,13 @@ import samples_numpy  # noqa: F401  (enters its samples)
 import samples_quant  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.dali.pointwise import Pointwise
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import BY_DTYPE, TensorType
-from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.dialect.program.function import Function, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.ir.function import Function, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import verify
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.spec.operator import Operator
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType
 
 
 def references(op: Operator[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -39,7 +39,9 @@ def ulps(op: Operator[np.ndarray]) -> int:
 
 
 def assert_same(found: np.ndarray, wanted: np.ndarray, ulps: int, message: str) -> None:
-    """Equal types, shapes and values: bit for bit, or floats within some units of the last place; NaN is NaN."""
+    """Equal types, shapes and values: bit for bit, or floats within some units of the last place;
+    NaN is NaN.
+    """
     if not ulps or wanted.dtype.kind != "f":
         np.testing.assert_array_equal(found, wanted, message, strict=True)
         assert (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.sizes import Dim, Size
-from cvm.dialect.ir.types import Type
-from cvm.dialect.program.function import Function, Value
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.function import Function, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.types.sizes import Dim, Size
+from cvm.dialect.types.tensor_types import Type
 
 import cvm
 
@@ -52,7 +52,9 @@ def known_to_numpy(result: Any) -> Any:
 
 
 def arguments(function: Function, random: np.random.Generator) -> list[np.ndarray]:
-    """Arrays of the types and ranges that a function declares. Floats are few quarters, whose sums are exact in any order."""
+    """Arrays of the types and ranges that a function declares. Floats are few quarters, whose sums
+    are exact in any order.
+    """
     sizes: dict[Dim, int] = {}
     return [_array(a, a.known_type, sizes, random) for a in function.arguments]
 

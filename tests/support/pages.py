@@ -1,8 +1,10 @@
-"""Run the code of a page: files, sessions at the shell, and Python. `python tests/support/pages.py PAGE ...` renews what they print.
+"""Run the code of a page: files, sessions at the shell, and Python. `python tests/support/pages.py
+PAGE ...` renews what they print.
 
-A block of `cvm`, `python` or `json` with `title="NAME"` is a file of that name. A block of `console` holds commands after
-`$ `, each with what it prints; one of `pycon` is a Python session. Blocks are run in order, in one folder; Python sessions
-share their names. `...` stands for anything, as in doctest.
+A block of `cvm`, `python` or `json` with `title="NAME"` is a file of that name. A block of
+`console` holds commands after `$ `, each with what it prints; one of `pycon` is a Python session.
+Blocks are run in order, in one folder; Python sessions share their names. `...` stands for
+anything, as in doctest.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ class Recorder(doctest.DocTestRunner):
         self.printed = got
 
     def report_unexpected_exception(self, out: Any, test: Any, example: Any, exc_info: Any) -> None:
-        self.printed = f"Traceback (most recent call last):\n  ...\n{traceback.format_exception_only(exc_info[1])[-1]}"
+        self.printed = (
+            "Traceback (most recent call last):\n  ...\n"
+            f"{traceback.format_exception_only(exc_info[1])[-1]}"
+        )
 
 
 def run_page(page: str, folder: Path) -> tuple[str, list[str]]:

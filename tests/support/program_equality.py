@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from cvm.dialect.builtin import Data, Elements
-from cvm.dialect.ir.attributes import attribute_text
-from cvm.dialect.ir.types import Type
-from cvm.dialect.program.function import Function, Literal, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.ir.function import Function, Literal, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.spec.operator import Operator
+from cvm.dialect.types.attributes import attribute_text
+from cvm.dialect.types.tensor_types import Type
 
 
 def same_program(a: Module, b: Module) -> bool:
@@ -21,7 +21,9 @@ def same_program(a: Module, b: Module) -> bool:
 
 
 def same_function(a: Function, b: Function) -> bool:
-    """Test whether the functions have the same operations and types; sizes without a name are equal."""
+    """Test whether the functions have the same operations and types; sizes without a name are
+    equal.
+    """
     if type(a) is not type(b) or a.name != b.name or not _same_values(a.arguments, b.arguments):
         return False
     if [_shown(v.attributes) for v in a.arguments] != [_shown(v.attributes) for v in b.arguments]:

@@ -1,4 +1,5 @@
-"""Networks quantised by onnxruntime in every way it has, and whether what is imported of them gives its bits.
+"""Networks quantised by onnxruntime in every way it has, and whether what is imported of them gives
+its bits.
 
 python tests/support/quantised_onnx.py        a line for each of the 15 models
 """
@@ -55,9 +56,12 @@ class Net:
 
     def model(self, shape: list[int], output: str, out: list[int]) -> onnx.ModelProto:
         graph = helper.make_graph(
-            self.nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, out)], self.initializers,
-        )  # fmt: skip
+            self.nodes,
+            "net",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, out)],
+            self.initializers,
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         onnx.checker.check_model(model)
         return model
@@ -169,9 +173,15 @@ def quantised(model: onnx.ModelProto, way: str, folder: Path) -> bytes:
     activations = QuantType.QInt8 if "s8s8" in way else QuantType.QUInt8
     weights = QuantType.QUInt8 if "u8u8" in way else QuantType.QInt8
     quantize_static(
-        source, target, Reader(), quant_format=format, activation_type=activations, weight_type=weights,
-        per_channel="channels" in way, reduce_range=False,
-    )  # fmt: skip
+        source,
+        target,
+        Reader(),
+        quant_format=format,
+        activation_type=activations,
+        weight_type=weights,
+        per_channel="channels" in way,
+        reduce_range=False,
+    )
     return target.read_bytes()
 
 

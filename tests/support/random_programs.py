@@ -1,4 +1,6 @@
-"""Random valid programs, as Hypothesis strategies: several functions, calls, constants, literals, sizes known and unknown."""
+"""Random valid programs, as Hypothesis strategies: several functions, calls, constants, literals,
+sizes known and unknown.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,21 @@ from typing import Any
 import numpy as np
 import samples_dali  # noqa: F401  (adds to SAMPLES)
 from cvm.dialect.builtin import Call, Const, Data
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.literal_types import fit, literal_type
-from cvm.dialect.ir.sizes import Dim, Size
-from cvm.dialect.ir.types import BY_DTYPE, ELEMENT_TYPES, I32, ElementType, TensorType, Type
-from cvm.dialect.program import verify
-from cvm.dialect.program.function import Function, Literal, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir import verify
+from cvm.dialect.ir.function import Function, Literal, Operation, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.literal_types import fit, literal_type
+from cvm.dialect.types.sizes import Dim, Size
+from cvm.dialect.types.tensor_types import (
+    BY_DTYPE,
+    ELEMENT_TYPES,
+    I32,
+    ElementType,
+    TensorType,
+    Type,
+)
 from hypothesis import strategies as st
 from samples import SAMPLES
 

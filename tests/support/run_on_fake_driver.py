@@ -1,4 +1,6 @@
-"""Runs target cuda, PyCUDA and all, over the stand-in driver. A program of its own, since the driver stays loaded."""
+"""Runs target cuda, PyCUDA and all, over the stand-in driver. A program of its own, since the
+driver stays loaded.
+"""
 
 from __future__ import annotations
 
@@ -189,8 +191,9 @@ def arrays_of_the_device() -> None:
 
 
 def streams() -> None:
-    """The launches come after the work of an array's stream, and before what it gets later, without the host's waiting;
-    that of the default ones comes first anyway."""
+    """The launches come after the work of an array's stream, and before what it gets later, without
+    the host's waiting; that of the default ones comes first anyway.
+    """
     from pycuda.gpuarray import to_gpu
 
     f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
@@ -211,8 +214,9 @@ def streams() -> None:
 
 
 def arrays_of_torch_and_dlpack() -> None:
-    """torch's interface names no stream: it is asked for its current one. A producer of DLPack is told ours, so that it
-    orders the streams; neither is copied."""
+    """torch's interface names no stream: it is asked for its current one. A producer of DLPack is
+    told ours, so that it orders the streams; neither is copied.
+    """
     from pycuda.gpuarray import to_gpu
 
     f = cvm.compile(INPLACE, target="cuda")
@@ -269,7 +273,9 @@ def arrays_of_torch_and_dlpack() -> None:
 
 
 def graphs_of_calls() -> None:
-    """A call as a graph: one start by the driver, over what the arrays hold then, also where checks can fail."""
+    """A call as a graph: one start by the driver, over what the arrays hold then, also where checks
+    can fail.
+    """
     from pycuda.gpuarray import to_gpu
 
     w = np.array([1, 2, 3], "f4")
@@ -326,7 +332,9 @@ def graphs_of_calls() -> None:
 
 
 def several_devices() -> None:
-    """A function belongs to the device that was current; its primary context, which libraries share, is made current."""
+    """A function belongs to the device that was current; its primary context, which libraries
+    share, is made current.
+    """
     from pycuda.gpuarray import to_gpu
 
     driver.devices, before = 2, driver.contexts
@@ -480,7 +488,10 @@ def arrays_of_others() -> None:
             interface = {**bad.__cuda_array_interface__, "data": (0xDEAD << 40, False)}
             lost = SimpleNamespace(__cuda_array_interface__=interface)
             given = {"out": lost} if given else {}
-            text = f"{place}: expected memory of device 0, got the address 0xdead0000000000, which is of none"
+            text = (
+                f"{place}: expected memory of device 0, got the address 0xdead0000000000, "
+                "which is of none"
+            )
             fails(text, f, x if given else lost, **given)
         x = to_gpu(np.arange(5.0))
         interface = x.__cuda_array_interface__
@@ -513,7 +524,10 @@ def failures_of_the_driver() -> None:
     g = cvm.compile(PROGRAM, target="cuda")
     driver.largest = 1 << 20
     for _ in range(2):
-        text = "the device's memory does not suffice, of 4294967296 bytes 4294967296 are free: 2400000 bytes were asked for"
+        text = (
+            "the device's memory does not suffice, of 4294967296 bytes 4294967296 are free: "
+            "2400000 bytes were asked for"
+        )
         fails(text, g, *large)
     driver.largest = 1 << 32
     works()
@@ -549,7 +563,9 @@ def failures_of_the_driver() -> None:
 
 
 def interrupts() -> None:
-    """Ctrl-C stops a call between kernels: those after it are not launched, and the next calls are right."""
+    """Ctrl-C stops a call between kernels: those after it are not launched, and the next calls are
+    right.
+    """
     x, w = np.array([3, 1, 2, 0], "i4"), np.array([2, 0, 1, 3], "i4")
     made: list[int] = []
 
@@ -600,7 +616,9 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 
 
 def compiled_before() -> None:
-    """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
+    """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this
+    one.
+    """
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
     for program in (
         PROGRAM,

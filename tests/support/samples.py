@@ -1,4 +1,5 @@
-"""Random valid operators over arrays, a generator for each: shapes, attributes and values that its constraints admit.
+"""Random valid operators over arrays, a generator for each: shapes, attributes and values that its
+constraints admit.
 
 `SAMPLES[name](random)` gives an operator of that name over arrays.
 """
@@ -19,7 +20,7 @@ from cvm.dialect.cvm import (
     transpose_tile_concatenate,
     vision,
 )
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.operator import OPERATORS, Operator
 
 Sample = Callable[[np.random.Generator], Operator[np.ndarray]]
 SAMPLES: dict[str, Sample] = {}

@@ -1,4 +1,6 @@
-"""Random operators that take sizes from another operand, and those that move elements by sizes that need not be known."""
+"""Random operators that take sizes from another operand, and those that move elements by sizes that
+need not be known.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from cvm.dialect.builtin import (
     sliding_window,
     view_bitcast,
 )
-from cvm.dialect.ir.types import BY_DTYPE
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.operator import OPERATORS, Operator
+from cvm.dialect.types.tensor_types import BY_DTYPE
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
 
 

@@ -1,4 +1,6 @@
-"""Random operators of the cog dialect over arrays: fields of every number of dimensions, tensor order and element type."""
+"""Random operators of the cog dialect over arrays: fields of every number of dimensions, tensor
+order and element type.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.cog import arithmetic, complex_fields, slice_shift_stack, vector_elements
-from cvm.dialect.ir.types import BY_DTYPE, FieldType, TensorType
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.operator import OPERATORS, Operator
+from cvm.dialect.types.tensor_types import BY_DTYPE, FieldType, TensorType
 from samples import between, flag
 
 EDGES = (0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, -7.0, 3.0)
@@ -26,7 +28,9 @@ def shape(random: np.random.Generator, most: int, least: int = 0) -> Shape:
 def values(
     random: np.random.Generator, shape: Shape, complex: bool, tame: bool = False
 ) -> np.ndarray:
-    """Elements of all magnitudes, the edges among them; `tame` ones, small integers, whose sums are exact."""
+    """Elements of all magnitudes, the edges among them; `tame` ones, small integers, whose sums are
+    exact.
+    """
     if complex:
         made = np.empty(shape, np.complex64)
         made.real, made.imag = (
@@ -43,7 +47,9 @@ def values(
 
 
 def compatible(random: np.random.Generator) -> tuple[tuple[Shape, Shape], tuple[Shape, Shape]]:
-    """The field and tensor shapes of two operands that meet by one of the four conditions, in either order."""
+    """The field and tensor shapes of two operands that meet by one of the four conditions, in
+    either order.
+    """
     grid, tensor = shape(random, 3), shape(random, 2)
     pairs = (
         ((grid, tensor), (grid, tensor)),

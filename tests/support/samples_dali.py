@@ -1,4 +1,6 @@
-"""Random operators of the dali dialect over arrays: every element type, pattern of broadcasting and kind of value."""
+"""Random operators of the dali dialect over arrays: every element type, pattern of broadcasting and
+kind of value.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import Any
 import numpy as np
 from cvm.dialect.dali.pointwise import groups
 from cvm.dialect.dali.promotion import SUPPORTED
-from cvm.dialect.ir.types import ElementType
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.operator import OPERATORS, Operator
+from cvm.dialect.types.tensor_types import ElementType
 from samples import between, flag, sample
 
 EDGES = (

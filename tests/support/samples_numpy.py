@@ -1,13 +1,15 @@
-"""Random ufuncs of NumPy over arrays: exact ones, so that formulas and references agree bit for bit."""
+"""Random ufuncs of NumPy over arrays: exact ones, so that formulas and references agree bit for
+bit.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16
 from cvm.dialect.numpy.ufunc_table import UFUNCS
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.operator import OPERATORS, Operator
+from cvm.dialect.types.tensor_types import BF16, ELEMENT_TYPES, F16
 from samples import between, flag, sample, shape
 from samples_dali import values
 

@@ -1,13 +1,21 @@
-"""Random quantised operators over arrays: sizes, zero points and edges of types that their constraints admit."""
+"""Random quantised operators over arrays: sizes, zero points and edges of types that their
+constraints admit.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.types import ELEMENT_TYPES, I16, I32, I64, UI16
-from cvm.dialect.quant import clz_reciprocal, contractions, elementwise, pooling, requantize
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.quant import (
+    contractions,
+    elementwise,
+    fixed_point_reciprocal as clz_reciprocal,
+    pooling,
+    requantize,
+)
+from cvm.dialect.spec.operator import Operator
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I16, I32, I64, UI16
 from samples import between, flag, i32s, positive, sample, shape
 
 NARROW = [ELEMENT_TYPES[n] for n in ("i8", "ui8", "i8", "ui8", "i16", "ui16")]

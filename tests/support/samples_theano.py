@@ -1,6 +1,8 @@
-"""Random operators of the theano dialect over arrays: what is exact, so that formulas and references agree bit for bit.
+"""Random operators of the theano dialect over arrays: what is exact, so that formulas and
+references agree bit for bit.
 
-Sizes are equal where they meet: a size that is not known does not stretch, and samples are also run with unknown sizes.
+Sizes are equal where they meet: a size that is not known does not stretch, and samples are also run
+with unknown sizes.
 """
 
 from __future__ import annotations
@@ -8,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16, I1, ElementType
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.operator import OPERATORS, Operator
 from cvm.dialect.theano.reduce import NUMPY_REDUCTIONS, is_reducible
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from cvm.dialect.theano.typed_reductions import keeps_precision
+from cvm.dialect.types.tensor_types import BF16, ELEMENT_TYPES, F16, I1, ElementType
 from samples import axes_among, between, flag, sample, shape
 from samples_dali import values
 

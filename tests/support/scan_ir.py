@@ -1,7 +1,10 @@
-"""Find what may be poison or undefined behavior in emitted LLVM IR: a table of instructions, and how each has to be guarded.
+"""Find what may be poison or undefined behavior in emitted LLVM IR: a table of instructions, and
+how each has to be guarded.
 
-LLVM's own proofs are not used. A value is followed to its definition inside of its function. What the table does not know
-is reported, so that a new kind of instruction needs a row. DECLARED has what holds for reasons that no text shows."""
+LLVM's own proofs are not used. A value is followed to its definition inside of its function. What
+the table does not know is reported, so that a new kind of instruction needs a row. DECLARED has
+what holds for reasons that no text shows.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,53 @@ from dataclasses import dataclass, field
 from cvm.jit.llvm.native_code import DEFINITIONS
 
 DECLARED = {
-    "inbounds": "the accesses of legal kernels are inside of their arrays (lowering/analysis/verify_kernel.py)",
-    "nsw": "sizes and indices are below 2^40 (dialect/ir/types.py); sums of data have no flag",
-    "noalias": "an array that a kernel writes is no other array of it; iterations of parallel loops write places of their own",
+    "inbounds": "the accesses of legal kernels are inside of their arrays "
+    "(lowering/analysis/verify_kernel.py)",
+    "nsw": "sizes and indices are below 2^40 (dialect/types/tensor_types.py); sums of data have "
+    "no flag",
+    "noalias": "an array that a kernel writes is no other "
+    "array of it; iterations of parallel loops "
+    "write places of their own",
     "align": "calls copy arrays that are not aligned to their elements (jit/calls/arguments.py)",
-    "nontemporal": "a test of the address stands before such stores (jit/llvm/nontemporal_stores.py)",
-    "llvm.lrint": "an operand beyond i32 gives any integer, which is not poison; formulas use it inside of i32",
+    "nontemporal": "a test of the address stands before such "
+    "stores (jit/llvm/emit_nontemporal_stores.py)",
+    "llvm.lrint": "an operand beyond i32 gives any integer, which "
+    "is not poison; formulas use it inside "
+    "of i32",
 }
 PLAIN = {
-    *("add", "sub", "mul", "and", "or", "xor", "fadd", "fsub", "fmul", "fdiv", "fneg", "icmp", "fcmp"),
-    *("select", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "bitcast", "ptrtoint"),
+    *(
+        "add",
+        "sub",
+        "mul",
+        "and",
+        "or",
+        "xor",
+        "fadd",
+        "fsub",
+        "fmul",
+        "fdiv",
+        "fneg",
+        "icmp",
+        "fcmp",
+    ),
+    *(
+        "select",
+        "zext",
+        "sext",
+        "trunc",
+        "fpext",
+        "fptrunc",
+        "sitofp",
+        "uitofp",
+        "bitcast",
+        "ptrtoint",
+    ),
     *("phi", "br", "ret", "switch", "alloca", "fence"),
-}  # fmt: skip
-FAST = re.compile(r"\b(fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|exact|disjoint|nneg|undef|unreachable|volatile)\b")  # fmt: skip
+}
+FAST = re.compile(
+    r"\b(fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|exact|disjoint|nneg|undef|unreachable|volatile)\b"
+)
 CALLS = re.compile(
     r"llvm\.(smax|smin|umax|umin|abs|ctlz|fabs|sqrt|floor|ceil|trunc|rint|fma|maximum|minimum|lrint|prefetch|fptosi\.sat|"
     r"fptoui\.sat|vector\.reduce\.(and|or)|x86\.[\w.]+|aarch64\.neon\.[su]+dot[\w.]*)(\.|$)"
@@ -129,7 +166,9 @@ class _Scan:
         return ""
 
     def of_fptosi(self, result: str, rest: str, line: str) -> str:
-        """Clamped, with NaN as a number: select(x < most, select(x > least, select(ordered, x, 0), least), most)."""
+        """Clamped, with NaN as a number: select(x < most, select(x > least, select(ordered, x, 0),
+        least), most).
+        """
         name = re.findall(r"%[\w.]+", rest)[0]
         for test in ("olt", "ogt", "ord"):
             opcode, body = self.f.made.get(name, ("", ""))
@@ -330,8 +369,11 @@ class _Scan:
 
 
 def after_passes(text: str) -> list[str]:
-    """Poison and undefined values that LLVM finds in a module, such as reads of what nothing has written."""
+    """Poison and undefined values that LLVM finds in a module, such as reads of what nothing has
+    written.
+    """
     wrong = re.compile(
-        r"\bundef\b|store [^,]*\bpoison\b|ptr poison|\bbr i1 poison|\bret \S+ poison|\bunreachable\b"
+        r"\bundef\b|store [^,]*\bpoison\b|ptr poison|\bbr i1 poison|\bret \S+ "
+        r"poison|\bunreachable\b"
     )
     return [line.strip() for line in text.splitlines() if wrong.search(line)]

@@ -1,4 +1,6 @@
-"""docs/spine.md, and what it is held against: the functions that compile and call a dense layer without optimization."""
+"""docs/spine.md, and what it is held against: the functions that compile and call a dense layer
+without optimization.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "spine.md"
 ELEMENTS = "i32", "f32"
 ENTRY = re.compile(
-    r"- \[`(?P<file>[^`]+)`\]\(\.\./(?P=file)\): (?P<functions>`[^`]+`(?:, `[^`]+`)*)\. (?P<prose>.+)"
+    r"- \[`(?P<file>[^`]+)`\]\(\.\./(?P=file)\): (?P<functions>`[^`]+`(?:, `[^`]+`)*)\. "
+    r"(?P<prose>.+)"
 )
 ITEM = re.compile(r"^- (?:.+\n)+?(?=\n|- |\Z)", re.MULTILINE)
 Listed = dict[str, list[str]]  # functions, in the order of their file, by file
@@ -79,7 +82,9 @@ def statements_of(file: str) -> dict[str, int]:
 
 
 def updated(page: str) -> str:
-    """The page with the functions that are entered; a file that is new comes last, for somebody to place and describe."""
+    """The page with the functions that are entered; a file that is new comes last, for somebody to
+    place and describe.
+    """
     now, kept = entered(), []
 
     def again(item: re.Match[str]) -> str:

@@ -1,4 +1,6 @@
-"""Traces the compilation of a dense layer without optimization, and a call of it: the functions of ours that are entered."""
+"""Traces the compilation of a dense layer without optimization, and a call of it: the functions of
+ours that are entered.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Tracer:
             self.entered[code] = None
 
     def functions(self) -> Iterator[tuple[str, str]]:
-        """The files, from the checkout's folder on, and the functions and methods there; what is inside one is part of it."""
+        """The files, from the checkout's folder on, and the functions and methods there; what is
+        inside one is part of it.
+        """
         for code in self.entered:
             path = Path(code.co_filename)
             if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ROOMS:

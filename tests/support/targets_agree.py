@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 from available_targets import HERE
-from cvm.dialect.program.function import Graph
-from cvm.dialect.program.module import Module
+from cvm.dialect.ir.function import Graph
+from cvm.dialect.ir.module import Module
 
 import cvm
-from cvm.commands.inputs import inputs
+from cvm.terminal.arguments import inputs
 
 
 def agree(module: Module, targets: Sequence[str] = HERE) -> None:
-    """Every function gives the same on these targets, for random arguments: integers exactly, floats within 4 ulps."""
+    """Every function gives the same on these targets, for random arguments: integers exactly,
+    floats within 4 ulps.
+    """
     options = Namespace(input=[], inputs=None, random_inputs=0)
     for name, function in module.functions.items():
         if isinstance(function, Graph):
@@ -36,7 +38,9 @@ def agree(module: Module, targets: Sequence[str] = HERE) -> None:
 
 
 def graphs_agree(module: Module, name: str, targets: Sequence[str]) -> None:
-    """After three ticks from random state, everything that can be read is the same on these targets."""
+    """After three ticks from random state, everything that can be read is the same on these
+    targets.
+    """
     first, *others = graphs = [cvm.compile(module, name, target) for target in targets]
     random = np.random.default_rng(0)
     for state in first.writable:

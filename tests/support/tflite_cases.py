@@ -1,4 +1,5 @@
-"""Models of one operator of TensorFlow Lite each, with random parameters, and seeded inputs; `--record` records LiteRT's outputs.
+"""Models of one operator of TensorFlow Lite each, with random parameters, and seeded inputs;
+`--record` records LiteRT's outputs.
 
 python tests/support/tflite_cases.py --record        rewrites tests/models/tflite/expected.json (needs ai-edge-litert)
 """
@@ -113,7 +114,8 @@ def unary(
     shape = (1, 4096 if type == "INT16" else 256)
 
     @case(
-        f"{op} {type}{' ' + str(options) if options else ''}{' ' + str(x[0]) if x[0] == x[1] else ''}"
+        f"{op} "
+        f"{type}{' ' + str(options) if options else ''}{' ' + str(x[0]) if x[0] == x[1] else ''}"
     )
     def build(d: Draw) -> bytes:
         limits = (1e-4, 1e-3) if type == "INT16" and x == (0.005, 0.1) else x
@@ -243,9 +245,19 @@ def prelu(d: Draw) -> bytes:
     return one("PRELU", [d.q((1, 4, 4, 3)), alpha], [d.q((1, 4, 4, 3))])
 
 
-def conv(op: str, type: str = "INT8", padding: int = 0, stride: int = 2, activation: int = 0, dilation: int = 1, several: bool = True, groups: int = 1) -> None:  # fmt: skip
+def conv(
+    op: str,
+    type: str = "INT8",
+    padding: int = 0,
+    stride: int = 2,
+    activation: int = 0,
+    dilation: int = 1,
+    several: bool = True,
+    groups: int = 1,
+) -> None:
     @case(
-        f"{op} {type} {padding} {stride} {activation} {dilation} {'channels' if several else 'tensor'} {groups}"
+        f"{op} {type} {padding} {stride} {activation} {dilation} "
+        f"{'channels' if several else 'tensor'} {groups}"
     )
     def build(d: Draw) -> bytes:
         ci, co, deep = 4, 8, op == "DEPTHWISE_CONV_2D"
@@ -453,8 +465,13 @@ def division(
             d.q(s, type, n)
             for s, n in zip(((2, 3, 4, 5), shape, (2, 3, 4, 5)), scales, strict=True)
         )
-        above, below = ([Tensor((1,), type, t.scale, t.zero_point, data=np.full(1, t.zero_point + n)),
-                         Tensor(t.shape, type, t.scale, t.zero_point)] for t, n in ((a, least), (b, 3)))  # fmt: skip
+        above, below = (
+            [
+                Tensor((1,), type, t.scale, t.zero_point, data=np.full(1, t.zero_point + n)),
+                Tensor(t.shape, type, t.scale, t.zero_point),
+            ]
+            for t, n in ((a, least), (b, 3))
+        )
         nodes = [Operator("MAXIMUM", [0, 2], [3], {}, 2), Operator("MAXIMUM", [1, 4], [5], {}, 2)]
         return model(
             [a, b, *above, *below, y],
@@ -637,9 +654,15 @@ svdf(2)
 
 
 def lstm(
-    steps: int, time_major: bool = True, coupled: bool = False, peephole: bool = False, cells: int = 6, projection: int = 0,
-    clip: float = 0.0, cell_scale: int = -11,
-) -> None:  # fmt: skip
+    steps: int,
+    time_major: bool = True,
+    coupled: bool = False,
+    peephole: bool = False,
+    cells: int = 6,
+    projection: int = 0,
+    clip: float = 0.0,
+    cell_scale: int = -11,
+) -> None:
     @case(
         f"LSTM {steps} {time_major} {coupled} {peephole} {cells} {projection} {clip} {cell_scale}"
     )

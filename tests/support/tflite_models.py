@@ -1,4 +1,6 @@
-"""Writes flatbuffers by an importer's table of their schema, and .tflite models of one operator, or a few."""
+"""Writes flatbuffers by an importer's table of their schema, and .tflite models of one operator, or
+a few.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,53 @@ from cvm.importers.flatbuffer import NUMBERS, fields
 from cvm.importers.tflite.schema import OPERATORS, SCHEMA, TYPES
 
 OPTION_TYPES = {
-    "CONV_2D": 1, "DEPTHWISE_CONV_2D": 2, "AVERAGE_POOL_2D": 5, "MAX_POOL_2D": 5, "SVDF": 6, "FULLY_CONNECTED": 8,
-    "SOFTMAX": 9, "CONCATENATION": 10, "ADD": 11, "L2_NORMALIZATION": 12, "RESIZE_BILINEAR": 15, "RESHAPE": 17,
-    "SPACE_TO_DEPTH": 19, "MUL": 21, "GATHER": 23, "MEAN": 27, "SUM": 27, "REDUCE_MAX": 27, "REDUCE_MIN": 27, "REDUCE_PROD": 27,
-    "REDUCE_ANY": 27, "REDUCE_ALL": 27, "SUB": 28, "DIV": 29, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SPLIT": 35, "CAST": 37,
-    "ARG_MAX": 40, "TRANSPOSE_CONV": 49, "SHAPE": 55, "ARG_MIN": 57, "PACK": 59, "ONE_HOT": 61, "UNPACK": 64,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": 71, "RESIZE_NEAREST_NEIGHBOR": 74, "LEAKY_RELU": 75, "MIRROR_PAD": 77, "SPLIT_V": 79,
-    "DEPTH_TO_SPACE": 94, "BATCH_MATMUL": 101, "CUMSUM": 102, "VAR_HANDLE": 111, "GELU": 116, "CALL_ONCE": 103,
-}  # fmt: skip
+    "CONV_2D": 1,
+    "DEPTHWISE_CONV_2D": 2,
+    "AVERAGE_POOL_2D": 5,
+    "MAX_POOL_2D": 5,
+    "SVDF": 6,
+    "FULLY_CONNECTED": 8,
+    "SOFTMAX": 9,
+    "CONCATENATION": 10,
+    "ADD": 11,
+    "L2_NORMALIZATION": 12,
+    "RESIZE_BILINEAR": 15,
+    "RESHAPE": 17,
+    "SPACE_TO_DEPTH": 19,
+    "MUL": 21,
+    "GATHER": 23,
+    "MEAN": 27,
+    "SUM": 27,
+    "REDUCE_MAX": 27,
+    "REDUCE_MIN": 27,
+    "REDUCE_PROD": 27,
+    "REDUCE_ANY": 27,
+    "REDUCE_ALL": 27,
+    "SUB": 28,
+    "DIV": 29,
+    "SQUEEZE": 30,
+    "STRIDED_SLICE": 32,
+    "SPLIT": 35,
+    "CAST": 37,
+    "ARG_MAX": 40,
+    "TRANSPOSE_CONV": 49,
+    "SHAPE": 55,
+    "ARG_MIN": 57,
+    "PACK": 59,
+    "ONE_HOT": 61,
+    "UNPACK": 64,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": 71,
+    "RESIZE_NEAREST_NEIGHBOR": 74,
+    "LEAKY_RELU": 75,
+    "MIRROR_PAD": 77,
+    "SPLIT_V": 79,
+    "DEPTH_TO_SPACE": 94,
+    "BATCH_MATMUL": 101,
+    "CUMSUM": 102,
+    "VAR_HANDLE": 111,
+    "GELU": 116,
+    "CALL_ONCE": 103,
+}
 CODES = dict(
     zip(
         TYPES,
@@ -57,7 +98,9 @@ class Operator:
 
 
 class Writer:
-    """Bytes of a flatbuffer, each table before those to which it refers; every field takes eight bytes."""
+    """Bytes of a flatbuffer, each table before those to which it refers; every field takes eight
+    bytes.
+    """
 
     def __init__(self, identifier: bytes, schema: Mapping[str, str]) -> None:
         self.data, self.schema = bytearray(b"\0\0\0\0" + identifier), schema

@@ -12,7 +12,9 @@ everything = False  # set before the tests are collected
 
 
 def some(items: Sequence[T], quick: int) -> Sequence[T]:
-    """All items with `--all`; in the quick tier so many of them, evenly spread, the first and last among them."""
+    """All items with `--all`; in the quick tier so many of them, evenly spread, the first and last
+    among them.
+    """
     return items if everything else spread(items, quick)
 
 

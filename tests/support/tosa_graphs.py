@@ -1,4 +1,5 @@
-"""Random TOSA graphs, one for each integer operator and a rescaled one for the contractions, and Arm's reference model to run them.
+"""Random TOSA graphs, one for each integer operator and a rescaled one for the contractions, and
+Arm's reference model to run them.
 
 python tests/support/tosa_graphs.py 1000        how many of so many programs agree with tosa_reference_model
 python tests/support/tosa_graphs.py --texts     rewrites tests/models/tosa/texts.json: what tosa-opt prints of each operator's graph
@@ -102,13 +103,23 @@ class Case:
         rounding = 1 if wide else self.choice(1, 3)
         zero = self.constant(to, [int(self.random.integers(-128, 128)) if to == "INT8" else 0])
         inputs = (
-            x, self.constant("INT16" if wide else "INT32", multiplier), self.constant("INT8", shift),
-            self.constant(t.type, [0]), zero,
-        )  # fmt: skip
+            x,
+            self.constant("INT16" if wide else "INT32", multiplier),
+            self.constant("INT8", shift),
+            self.constant(t.type, [0]),
+            zero,
+        )
         return self.add(
-            "RESCALE", inputs, to, t.shape, scale32=not wide, rounding_mode=rounding, per_channel=channels > 1 or t.shape[-1] == 1,
-            input_unsigned=False, output_unsigned=False,
-        )  # fmt: skip
+            "RESCALE",
+            inputs,
+            to,
+            t.shape,
+            scale32=not wide,
+            rounding_mode=rounding,
+            per_channel=channels > 1 or t.shape[-1] == 1,
+            input_unsigned=False,
+            output_unsigned=False,
+        )
 
 
 Made = Callable[[Case], None]
@@ -188,9 +199,11 @@ def transpose_conv2d(c: Case) -> None:
         (c.zero(x), c.zero(w)) if (x, w) == ("INT8", "INT8") else (c.zero(x), c.constant(w, [0]))
     )
     inputs = (
-        c.input(x, (n, *size, ic)), c.constant(w, c.numbers(w, (oc, *kernel, ic))), c.constant(acc, c.random.integers(-99, 99, oc)),
+        c.input(x, (n, *size, ic)),
+        c.constant(w, c.numbers(w, (oc, *kernel, ic))),
+        c.constant(acc, c.random.integers(-99, 99, oc)),
         *zeros,
-    )  # fmt: skip
+    )
     y = c.add(
         "TRANSPOSE_CONV2D",
         inputs,
@@ -254,13 +267,25 @@ def rescale(c: Case) -> None:
     out_zero = int(c.random.integers(-128, 128)) if to == "INT8" else 0
     low = 14 if wide else 30
     inputs = (
-        c.input(x, shape, values), c.constant("INT16" if wide else "INT32", c.random.integers(1 << low, 1 << (low + 1), channels)),
-        c.constant("INT8", shift), c.constant(x, zero), c.constant(to, [out_zero]),
-    )  # fmt: skip
+        c.input(x, shape, values),
+        c.constant(
+            "INT16" if wide else "INT32", c.random.integers(1 << low, 1 << (low + 1), channels)
+        ),
+        c.constant("INT8", shift),
+        c.constant(x, zero),
+        c.constant(to, [out_zero]),
+    )
     c.add(
-        "RESCALE", inputs, to, shape, scale32=not wide, rounding_mode=rounding, per_channel=channels > 1 or shape[-1] == 1,
-        input_unsigned=unsigned[0], output_unsigned=unsigned[1],
-    )  # fmt: skip
+        "RESCALE",
+        inputs,
+        to,
+        shape,
+        scale32=not wide,
+        rounding_mode=rounding,
+        per_channel=channels > 1 or shape[-1] == 1,
+        input_unsigned=unsigned[0],
+        output_unsigned=unsigned[1],
+    )
 
 
 @case("TABLE")
@@ -381,8 +406,17 @@ def select(c: Case) -> None:
 @case("CAST")
 def cast(c: Case) -> None:
     shape = tuple(c.size() for _ in range(3))
-    type, to = c.choice(("BOOL", "INT8"), ("BOOL", "INT32"), ("INT8", "BOOL"), ("INT8", "INT16"), ("INT16", "INT8"), ("INT32", "INT8"),
-                        ("INT8", "INT32"), ("INT32", "INT16"), ("INT32", "BOOL"))  # fmt: skip
+    type, to = c.choice(
+        ("BOOL", "INT8"),
+        ("BOOL", "INT32"),
+        ("INT8", "BOOL"),
+        ("INT8", "INT16"),
+        ("INT16", "INT8"),
+        ("INT32", "INT8"),
+        ("INT8", "INT32"),
+        ("INT32", "INT16"),
+        ("INT32", "BOOL"),
+    )
     c.add("CAST", (c.input(type, shape),), to, shape)
 
 
@@ -519,9 +553,16 @@ def by_reference_model(made: Case, folder: Path) -> np.ndarray | None:
     (folder / f"{out}.npy").unlink(missing_ok=True)
     names = ",".join(made.feed)
     command = [
-        str(MODEL), "--tosa_file=graph.tosa", f"--flatbuffer_dir={folder}", f"--output_dir={folder}", f"--ifm_name={names}",
-        f"--ifm_file={','.join(f'{n}.npy' for n in made.feed)}", f"--ofm_name={out}", f"--ofm_file={out}.npy", "--tosa_level=NONE",
-    ]  # fmt: skip
+        str(MODEL),
+        "--tosa_file=graph.tosa",
+        f"--flatbuffer_dir={folder}",
+        f"--output_dir={folder}",
+        f"--ifm_name={names}",
+        f"--ifm_file={','.join(f'{n}.npy' for n in made.feed)}",
+        f"--ofm_name={out}",
+        f"--ofm_file={out}.npy",
+        "--tosa_level=NONE",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         by_reference_model.said = done.stdout + done.stderr  # type: ignore[attr-defined]
@@ -531,10 +572,17 @@ def by_reference_model(made: Case, folder: Path) -> np.ndarray | None:
 
 OTHER = {"INT8": "INT16", "INT16": "INT8", "INT32": "INT8", "BOOL": "INT8", "INT48": "INT32"}
 SPOILED: dict[str, dict[str, Any]] = {
-    "axis": {"axis": 7}, "a negative axis": {"axis": -1}, "stride": {"stride": (0, 1)}, "dilation": {"dilation": (0, 1)},
-    "pad": {"pad": (-1, 0, 0, 0)}, "pad beyond the kernel": {"kernel": (1, 1), "pad": (9, 9, 9, 9)}, "kernel": {"kernel": (0, 1)},
-    "perms": {"perms": (0, 0)}, "mode": {"mode": 9}, "both unsigned": {"input_unsigned": True, "output_unsigned": True},
-}  # attributes, by the rule that they break  # fmt: skip
+    "axis": {"axis": 7},
+    "a negative axis": {"axis": -1},
+    "stride": {"stride": (0, 1)},
+    "dilation": {"dilation": (0, 1)},
+    "pad": {"pad": (-1, 0, 0, 0)},
+    "pad beyond the kernel": {"kernel": (1, 1), "pad": (9, 9, 9, 9)},
+    "kernel": {"kernel": (0, 1)},
+    "perms": {"perms": (0, 0)},
+    "mode": {"mode": 9},
+    "both unsigned": {"input_unsigned": True, "output_unsigned": True},
+}  # attributes, by the rule that they break
 
 
 def spoiled(graph: Graph) -> Iterator[tuple[str, Graph]]:

@@ -16,11 +16,14 @@ def write(graph: Graph) -> bytes:
     """The file of a graph."""
     operators = [
         {
-            "op": OPERATORS.index(o.op), "attribute_type": OPERATORS.index(o.op), "inputs": o.inputs, "outputs": o.outputs,
+            "op": OPERATORS.index(o.op),
+            "attribute_type": OPERATORS.index(o.op),
+            "inputs": o.inputs,
+            "outputs": o.outputs,
             **({"attribute": (o.op, o.attributes)} if o.op in SCHEMA else {}),
         }
         for o in graph.operators
-    ]  # fmt: skip
+    ]
 
     def data(t: Tensor) -> dict[str, Any]:
         return {} if t.data is None else {"data": np.frombuffer(packed(t.data, t.type), np.uint8)}

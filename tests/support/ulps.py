@@ -1,4 +1,6 @@
-"""Measure the errors of the computed functions against exact ones, in units in the last place, at critical arguments."""
+"""Measure the errors of the computed functions against exact ones, in units in the last place, at
+critical arguments.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,7 @@ from functools import lru_cache
 
 import mpmath
 import numpy as np
-from cvm.dialect.ir.types import F16, F32, F64, ElementType
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.kernel_ir.expressions import (
     Expr,
     Index,
     Tensor,
@@ -18,7 +19,8 @@ from cvm.dialect.notation.expressions import (
     minimum,
     select,
 )
-from cvm.dialect.notation.loops import For, Store
+from cvm.dialect.kernel_ir.loops import For, Store
+from cvm.dialect.types.tensor_types import F16, F32, F64, ElementType
 from cvm.lowering.math import computed
 from cvm.lowering.math.primitives import absolute, as_float, bits, sign_of
 from exact_functions import LONG, NUMPY, in_mpmath, in_numpy
@@ -131,7 +133,9 @@ def _judge_itself(function: str, element: ElementType, arity: int, count: int) -
 
 
 def against_f64(function: str, *operands: Array) -> Array:
-    """`ulps` of f16 or f32 results against the f64 that is computed here, whose errors are less than 2^-28 of them."""
+    """`ulps` of f16 or f32 results against the f64 that is computed here, whose errors are less
+    than 2^-28 of them.
+    """
     return _judge_itself(function, ELEMENTS[operands[0].dtype], len(operands), len(operands[0]))(
         *operands
     )[0]
@@ -148,7 +152,9 @@ def exact(function: str, *operands: Array) -> Array:
 
 
 def ulps(found: Array, exact: Array) -> Array:
-    """The error of each result; infinite where NaN, an infinity or the sign of a zero is not as it should be."""
+    """The error of each result; infinite where NaN, an infinity or the sign of a zero is not as it
+    should be.
+    """
     if exact.dtype == np.float64 and not len(found) % LANES:
         return _judge(ELEMENTS[found.dtype], len(found))(found, exact)[0]
     limits = np.finfo(found.dtype)
@@ -196,8 +202,9 @@ def special(element: ElementType) -> Array:
 
 
 def arguments(function: str, element: ElementType, count: int, seed: int = 0) -> tuple[Array, ...]:
-    """Operands of all magnitudes, many where the function varies and at its edges, all pairs of special ones where there
-    are two."""
+    """Operands of all magnitudes, many where the function varies and at its edges, all pairs of
+    special ones where there are two.
+    """
     random = np.random.default_rng(seed)
     edges = special(element)
     part = count // 6
@@ -283,13 +290,19 @@ def worst(errors: Array, operands: tuple[Array, ...]) -> tuple[float, tuple[floa
 
 
 def digest(function: str, element: ElementType) -> str:
-    """A hash of a function's results for some thousands of arguments, which changes with any bit."""
+    """A hash of a function's results for some thousands of arguments, which changes with any
+    bit.
+    """
     count = 4096
     step = (1 << element.bits) // count
-    x = np.concatenate([
-        _of_bits(np.arange(count, dtype=np.uint64) * np.uint64(step) + np.uint64(step // 3), element),
-        *(np.linspace(-limit, limit, count).astype(element.dtype) for limit in (1, 30)),
-    ])  # fmt: skip
+    x = np.concatenate(
+        [
+            _of_bits(
+                np.arange(count, dtype=np.uint64) * np.uint64(step) + np.uint64(step // 3), element
+            ),
+            *(np.linspace(-limit, limit, count).astype(element.dtype) for limit in (1, 30)),
+        ]
+    )
     operands = (x, np.roll(x[::-1], 777)) if function in PAIRS else (x,)
     found = run(function, *operands)
     found[np.isnan(found)] = np.nan

@@ -1,4 +1,6 @@
-"""Docstrings are sentences or noun phrases of the field: none begins with a question word, and passes show their rewrite."""
+"""Docstrings are sentences or noun phrases of the field: none begins with a question word, and
+passes show their rewrite.
+"""
 
 from __future__ import annotations
 

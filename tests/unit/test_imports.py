@@ -25,29 +25,35 @@ MAY_IMPORT = {
     "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx"),
 }
 ALSO = {
-    "dialect/ir/types.py": "ml_dtypes",
+    "dialect/types/tensor_types.py": "ml_dtypes",
     "jit/cuda/device.py": "pycuda",
-    "cvm/plot.py": "matplotlib PIL",
+    "cvm/terminal/plot.py": "matplotlib PIL",
     "cvm/importers/tosa/text.py": "lark",
     "cvm/dask/__init__.py": "dask",
     "cvm/dask/graph.py": "dask",
-    "cvm/commands/inputs.py": "PIL",
+    "cvm/terminal/arguments.py": "PIL",
     "cvm/commands/completion.py": "shtab",
     "cvm/highlight.py": "pygments",
     "cvm/language_server/server.py": "lsprotocol pygls",
     "cvm/testing/pytest_plugin.py": "pytest",
 }  # files that may import more
-# rooms of a room, the lowest first: each imports those before it, also within functions, but for types
+# rooms of a room, the lowest first: each imports those before it, also within functions, but for
+# types
 ORDER = {
-    "dialect": "ir notation spec builtin program cvm dali cog theano numpy quant",
-    "lowering": "processor pass_context step_plan passes graph math analysis formulas loops layout contraction storage reductions gpu stepping mlir "
-    "verify_passes pipeline explain_strategies operation_costs stages",
-    "jit": "options host_processor targets cache llvm runtime calls cuda functions compile source_cache aot",
+    "dialect": "support types kernel_ir spec builtin ir cvm dali cog theano numpy quant",
+    "lowering": "processor pass_context clocked_plan passes "
+    "graph math analysis formulas loops layout "
+    "contraction storage reductions gpu stepping mlir "
+    "verify_passes pipeline explain_strategies operation_costs levels",
+    "jit": "options host_processor targets cache llvm runtime calls cuda functions compile "
+    "source_cache aot",
 }
 
 
 def imports(path: Path, types: bool = True) -> Iterator[str]:
-    """The modules a file imports, in full: relative ones with the package they stand in. Those for types alone may be left out."""
+    """The modules a file imports, in full: relative ones with the package they stand in. Those for
+    types alone may be left out.
+    """
     tree = ast.parse(path.read_text("utf-8"))
     if not types:
         tree.body = [
@@ -135,7 +141,10 @@ def test_only_the_rooms_of_a_checkout_belong_to_the_package(name: str) -> None:
 
 
 def test_a_room_is_imported_from_the_package_by_name() -> None:
-    code = "from cvm import dialect, grammar, jit, lowering, parser; import cvm.jit; assert jit is cvm.jit"
+    code = (
+        "from cvm import dialect, grammar, jit, lowering, parser; import cvm.jit; assert jit "
+        "is cvm.jit"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
@@ -144,11 +153,13 @@ def test_a_room_is_imported_from_the_package_by_name() -> None:
     [
         (
             "import cvm",
-            "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.spec.op",
+            "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit "
+            "cvm.dialect.spec.operator",
         ),
         (
             "import cvm; cvm.parse('func @main(%x: tensor<i32>) { %y = cvm.relu %x\\n return %y }')",
-            "llvmlite lark pycuda cvm.lowering cvm.jit cvm.operator_functions cvm.dialect.dali cvm.dialect.theano",
+            "llvmlite lark pycuda cvm.lowering cvm.jit cvm.tracing.operator_functions "
+            "cvm.dialect.dali cvm.dialect.theano",
         ),
         (
             "import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')",
@@ -156,7 +167,8 @@ def test_a_room_is_imported_from_the_package_by_name() -> None:
         ),
         (
             "import cvm.testing.pytest_plugin",
-            "numpy llvmlite lark cvm.parser cvm.lowering cvm.jit cvm.dialect.spec cvm.testing.commands",
+            "numpy llvmlite lark cvm.parser cvm.lowering cvm.jit cvm.dialect.spec "
+            "cvm.testing.commands",
         ),
         ("import cvm.cli; cvm.cli.parser()", "llvmlite lark pycuda cvm.parser cvm.jit"),
     ],

@@ -1,4 +1,6 @@
-"""ONNX models to programs. Reading files is the `onnx` package's work; a model is never executed."""
+"""ONNX models to programs. Reading files is the `onnx` package's work; a model is never
+executed.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.diagnostics import Source, Span
-from cvm.dialect.ir.sizes import Dim, Size
-from cvm.dialect.ir.types import BY_DTYPE, TensorType
-from cvm.dialect.program.function import Value
+from cvm.dialect.ir.function import Value
+from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.dialect.support.diagnostics import Source, Span
+from cvm.dialect.types.sizes import Dim, Size
+from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType
 from cvm.importers import printable, refuse
 from cvm.importers.exactness import Imported
 
@@ -24,7 +26,10 @@ from .qdq import fuse_qdq
 from .reading import read_model
 from .rules import Because, Unsupported
 
-RULES = "control_flow_and_recurrence elementwise gather_scatter_topk matmul_conv_pool microsoft movement quantized"
+RULES = (
+    "control_flow_and_recurrence elementwise gather_scatter_topk matmul_conv_pool microsoft "
+    "movement quantized"
+)
 for (
     _module
 ) in f"{RULES} reductions_and_normalization resize sequences signal".split():  # they fill the table
@@ -42,10 +47,12 @@ def from_onnx(
 ) -> Imported:
     """An ONNX model as a verified module, whose function is `main`.
 
-    `model` is a path, a file's bytes or a model of the `onnx` package. `sizes` gives unknown sizes of inputs, by the name of a
-    dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224, 224]}`); `constants` gives inputs that become constants
-    of the program. Raises ParseError, which names every node that cannot be imported. The model is not executed; its data
-    is read from its own folder only."""
+    `model` is a path, a file's bytes or a model of the `onnx` package. `sizes` gives unknown sizes
+    of inputs, by the name of a dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224,
+    224]}`); `constants` gives inputs that become constants of the program. Raises ParseError, which
+    names every node that cannot be imported. The model is not executed; its data is read from its
+    own folder only.
+    """
     return imported(model, sizes or {}, constants or {})[0]
 
 
@@ -104,7 +111,9 @@ def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
 
 
 class Dimensions:
-    """The sizes of inputs: as the model states them, as the caller gives them by name or by input, or not known."""
+    """The sizes of inputs: as the model states them, as the caller gives them by name or by input,
+    or not known.
+    """
 
     def __init__(self, graph: Any, sizes: Sizes) -> None:
         self.sizes = dict(sizes)
@@ -115,7 +124,8 @@ class Dimensions:
         named = sorted(stated | {v.name for v in graph.input})
         if unused := sorted(set(sizes).difference(named)):
             raise Because(
-                f"a size is of an input or a dimension of one, {', '.join(named)}, got {unused[0]!r}"
+                f"a size is of an input or a dimension of one, {', '.join(named)}, got "
+                f"{unused[0]!r}"
             )
 
     def type_of(self, info: Any) -> TensorType:

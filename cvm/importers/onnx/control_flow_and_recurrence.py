@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.sizes import Dim
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.sizes import Dim
 
 from .elementwise import ACTIVATIONS, clipped, number
 from .importer import At
@@ -23,7 +23,9 @@ MAX_STEPS = 1024  # of a loop, each of which is imported
 
 @rule("If")
 def branch(at: At, condition: Known) -> Any:
-    """An If: a constant condition selects one branch; otherwise both are computed, and their results have the same shapes."""
+    """An If: a constant condition selects one branch; otherwise both are computed, and their
+    results have the same shapes.
+    """
     if isinstance(condition, np.ndarray) and condition.dtype != object:
         at.seen |= {"then_branch", "else_branch"}
         return at.graph("then_branch" if condition.reshape(()) else "else_branch")
@@ -40,9 +42,16 @@ def branch(at: At, condition: Known) -> Any:
 
 
 def iterated(
-    at: At, carried: Sequence[Known], slices: Sequence[Node], step: Step, trips: Dim, reverse: bool = False
-) -> list[Node]:  # fmt: skip
-    """The last carried values, and the stacked results of a step: by a loop of the program, or by a few steps unrolled."""
+    at: At,
+    carried: Sequence[Known],
+    slices: Sequence[Node],
+    step: Step,
+    trips: Dim,
+    reverse: bool = False,
+) -> list[Node]:
+    """The last carried values, and the stacked results of a step: by a loop of the program, or by a
+    few steps unrolled.
+    """
     if not isinstance(trips, int) or trips > at.importer.unrolled_steps:
         count = None if slices else known_size(trips, "a loop")
         return scan(
@@ -61,7 +70,9 @@ def iterated(
 
 @rule("Loop")
 def loop(at: At, trips: Known | None, condition: Known | None = None, *carried: Known) -> Any:
-    """Steps whose number is known; steps whose number depends on data may have no outputs that grow with it."""
+    """Steps whose number is known; steps whose number depends on data may have no outputs that grow
+    with it.
+    """
     at.seen.add("body")
     growing = len(at["body"].output) - 1 - len(carried)
     is_constant = [
@@ -229,9 +240,16 @@ def squashing(at: At, name: str, number: int) -> Squash:
 
 @rule("RNN", "GRU", "LSTM")
 def recurrent(
-    at: At, x: Node, w: Node, r: Node, b: Node | None = None, lengths: Node | None = None, start: Node | None = None,
-    cell: Node | None = None, peepholes: Node | None = None,
-) -> Any:  # fmt: skip
+    at: At,
+    x: Node,
+    w: Node,
+    r: Node,
+    b: Node | None = None,
+    lengths: Node | None = None,
+    start: Node | None = None,
+    cell: Node | None = None,
+    peepholes: Node | None = None,
+) -> Any:
     if batch_first := bool(at["layout"]):
         x = x.dimshuffle((1, 0, 2))
     if (hidden := at["hidden_size"] or known_size(r.shape[2], "a hidden state")) != r.shape[2]:
@@ -263,9 +281,15 @@ def recurrent(
 
 
 def run_direction(
-    at: At, x: Node, weights: Sequence[Node | None], initial: Sequence[Node | None], lengths: Node | None, hidden: int,
-    functions: Sequence[Squash], backward: bool,
-) -> list[Node]:  # fmt: skip
+    at: At,
+    x: Node,
+    weights: Sequence[Node | None],
+    initial: Sequence[Node | None],
+    lengths: Node | None,
+    hidden: int,
+    functions: Sequence[Squash],
+    backward: bool,
+) -> list[Node]:
     """The outputs of all steps in one direction, and the last states."""
     w, r, b, p = weights
     assert w is not None and r is not None

@@ -4,15 +4,27 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, ElementType
 
 from .rules import Unsupported
 
 CODES = {
-    "FLOAT": "f32", "DOUBLE": "f64", "FLOAT16": "f16", "BFLOAT16": "bf16", "BOOL": "i1", "INT8": "i8", "INT16": "i16", "INT32": "i32",
-    "INT64": "i64", "UINT8": "ui8", "UINT16": "ui16", "UINT32": "ui32", "UINT64": "ui64", "COMPLEX64": "complex<f32>",
+    "FLOAT": "f32",
+    "DOUBLE": "f64",
+    "FLOAT16": "f16",
+    "BFLOAT16": "bf16",
+    "BOOL": "i1",
+    "INT8": "i8",
+    "INT16": "i16",
+    "INT32": "i32",
+    "INT64": "i64",
+    "UINT8": "ui8",
+    "UINT16": "ui16",
+    "UINT32": "ui32",
+    "UINT64": "ui64",
+    "COMPLEX64": "complex<f32>",
     "COMPLEX128": "complex<f64>",
-}  # fmt: skip
+}
 I64 = ELEMENT_TYPES["i64"]
 
 

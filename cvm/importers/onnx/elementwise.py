@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import F16, F32, F64, I1, UI8, ElementType, compute_type
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import F16, F32, F64, I1, UI8, ElementType, compute_type
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 
 from .elements import element_of
@@ -20,12 +20,35 @@ from .rules import Array, Known, Unsupported, aligned, rule
 # Functions of one operand, by Theano's names
 
 UNARY = {
-    "Abs": "abs_", "Acos": "arccos", "Acosh": "arccosh", "Asin": "arcsin", "Asinh": "arcsinh", "Atan": "arctan",
-    "Atanh": "arctanh", "BitwiseNot": "invert", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
-    "Floor": "floor", "IsNaN": "isnan", "Log": "log", "Neg": "neg", "Not": "invert", "Reciprocal": "inv",
-    "Round": "round_half_to_even", "Sigmoid": "sigmoid", "Sign": "sgn", "Sin": "sin", "Sinh": "sinh",
-    "Softplus": "softplus", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
-}  # fmt: skip
+    "Abs": "abs_",
+    "Acos": "arccos",
+    "Acosh": "arccosh",
+    "Asin": "arcsin",
+    "Asinh": "arcsinh",
+    "Atan": "arctan",
+    "Atanh": "arctanh",
+    "BitwiseNot": "invert",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Neg": "neg",
+    "Not": "invert",
+    "Reciprocal": "inv",
+    "Round": "round_half_to_even",
+    "Sigmoid": "sigmoid",
+    "Sign": "sgn",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Softplus": "softplus",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+    "Tanh": "tanh",
+}
 
 
 @rule(*UNARY)
@@ -117,13 +140,27 @@ def is_inf(at: At, x: Node) -> Known:
 # Functions of several operands
 
 BINARY = {
-    "Add": "add", "Sub": "sub", "Mul": "mul", "And": "and_", "Or": "or_", "Xor": "xor", "BitwiseAnd": "and_",
-    "BitwiseOr": "or_", "BitwiseXor": "xor", "Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt",
+    "Add": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "And": "and_",
+    "Or": "or_",
+    "Xor": "xor",
+    "BitwiseAnd": "and_",
+    "BitwiseOr": "or_",
+    "BitwiseXor": "xor",
+    "Equal": "eq",
+    "Less": "lt",
+    "LessOrEqual": "le",
+    "Greater": "gt",
     "GreaterOrEqual": "ge",
-}  # fmt: skip
+}
 ON_SIZES: dict[str, Callable[..., Any]] = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.floor_divide,
-}  # fmt: skip
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.floor_divide,
+}
 
 
 def on_sizes(at: At, a: Array, b: Array) -> Array:

@@ -2,14 +2,15 @@
 
 Of what the ONNX specification leaves open, or onnxruntime computes otherwise, the tables name the
 condition under which results are equal. A rule that decides this by the attributes of a node sets
-`at.rule_exactness`."""
+`at.rule_exactness`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import BY_DTYPE, F16, UI8
+from cvm.dialect.types.tensor_types import BY_DTYPE, F16, UI8
 from cvm.importers.exactness import ANY, EXACT, ROUNDED, SUMS, Exactness
 
 _ON_FLOATS = """
@@ -58,8 +59,8 @@ CONDITIONS_ON_INTEGERS = {
 WEIGHTS = {"ConvInteger": 1, "MatMulInteger": 1, "QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
 SATURATING = 64  # numbers beyond these may saturate a sum of two products of bytes in 16 bits
 PAIRS = Exactness(
-    "onnxruntime's processor has byte dot products (VNNI), without which it saturates sums of pairs, and "
-    + SUMS.condition
+    "onnxruntime's processor has byte dot products (VNNI), without which it saturates sums "
+    "of pairs, and " + SUMS.condition
 )
 TABLE = Exactness(bound="within 1: an entry of its table may be rounded otherwise")
 

@@ -1,4 +1,6 @@
-"""A builder that computes operations on constants at once, by our own reference, where that is little work."""
+"""A builder that computes operations on constants at once, by our own reference, where that is
+little work.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,20 +9,26 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.builtin import Calling, Const, Data
-from cvm.dialect.ir.diagnostics import Span
-from cvm.dialect.ir.types import BY_DTYPE, TensorType
-from cvm.dialect.program.builder import Builder, Node
-from cvm.dialect.program.function import Literal, Operation, Value
-from cvm.dialect.spec.op import Operator, Unmet
+from cvm.dialect.ir.builder import Builder, Node
+from cvm.dialect.ir.function import Literal, Operation, Value
+from cvm.dialect.spec.operator import Operator, Unmet
+from cvm.dialect.support.diagnostics import Span
+from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType
 
 MAX_COMPUTED = (
     1 << 16
 )  # elements that an operation reads and writes, to be computed while importing
 MAX_MOVED = 1 << 26  # likewise, of operations that NumPy does in one go
 MOVING = {
-    "cvm.transpose", "cvm.reshape", "cvm.squeeze", "cvm.concatenate", "cvm.slice", "theano.dimshuffle", "builtin.reshape",
+    "cvm.transpose",
+    "cvm.reshape",
+    "cvm.squeeze",
+    "cvm.concatenate",
+    "cvm.slice",
+    "theano.dimshuffle",
+    "builtin.reshape",
     "builtin.pad",
-}  # fmt: skip
+}
 ARITHMETIC = {
     "cast",
     "add",

@@ -1,4 +1,6 @@
-"""The functions that operators without a rule are defined as: the model's own, and those of ONNX's specification."""
+"""The functions that operators without a rule are defined as: the model's own, and those of ONNX's
+specification.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import BY_DTYPE
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import BY_DTYPE
 
 from .elements import I64, code_of
 from .rules import REFUSED, Because, Unsupported
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def function_body(at: At) -> tuple[Any, Mapping[str, int]]:
-    """The function of a node's operator, its attributes filled in, and the opsets that it is written for."""
+    """The function of a node's operator, its attributes filled in, and the opsets that it is
+    written for.
+    """
     import onnx
 
     if (own := at.importer.functions.get((at.node_proto.domain, at.op))) is not None:
@@ -46,7 +50,9 @@ def function_body(at: At) -> tuple[Any, Mapping[str, int]]:
 
 
 def closest(versions: list[int], opset: int) -> int:
-    """The latest version up to an opset, or the first one: a later body of an unchanged operator means the same."""
+    """The latest version up to an opset, or the first one: a later body of an unchanged operator
+    means the same.
+    """
     return max((v for v in versions if v <= opset), default=min(versions))
 
 

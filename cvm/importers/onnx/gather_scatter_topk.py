@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import product
-from cvm.dialect.ir.types import I1
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.sizes import product
+from cvm.dialect.types.tensor_types import I1
 
 from .elements import I64
 from .elementwise import number, where

@@ -1,7 +1,9 @@
-"""A graph of ONNX to operations, node by node: by a rule of the table, else by the function that ONNX defines the operator as.
+"""A graph of ONNX to operations, node by node: by a rule of the table, else by the function that
+ONNX defines the operator as.
 
-Nodes of constants are evaluated by our own reference. Integers that stem from `Shape` are followed as sizes, known or not.
-What cannot be imported is collected, and reported at once."""
+Nodes of constants are evaluated by our own reference. Integers that stem from `Shape` are followed
+as sizes, known or not. What cannot be imported is collected, and reported at once.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.diagnostics import Note, Span
-from cvm.dialect.ir.limits import LIMITS, excess
-from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
-from cvm.dialect.ir.types import BY_DTYPE, TensorType, kind_of
-from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Function, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.ir.function import Function, Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.verify import verify
+from cvm.dialect.support.diagnostics import Note, Span
+from cvm.dialect.support.limits import LIMITS, excess
+from cvm.dialect.types.sizes import Dim, Size, Undecided, same_size
+from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType, kind_of
 from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
 from cvm.lowering.graph.dce import dce
@@ -218,7 +220,9 @@ class Importer:
         reference: str,
         state: Mapping[str, np.ndarray] | None = None,
     ) -> tuple[Imported, dict[str, str]]:
-        """The program with these results, and the model's names of its values, where it has others."""
+        """The program with these results, and the model's names of its values, where it has
+        others.
+        """
         operations = tuple(self.builder.operations)
         function = dce(
             Function("main", tuple(a.value for a in self.arguments), operations, tuple(results))
@@ -448,7 +452,9 @@ class At:
         return self.call(rule, inputs)
 
     def overlooked(self) -> str:
-        """An attribute that is not the default and that the rule has not looked at: it might mean something."""
+        """An attribute that is not the default and that the rule has not looked at: it might mean
+        something.
+        """
         for name, attribute in self.protos.items():
             declared = self.schema.attributes.get(name) if self.schema is not None else None
             if name not in self.seen and (declared is None or declared.default_value != attribute):
@@ -485,7 +491,9 @@ class At:
         return value
 
     def expand(self) -> Any:
-        """The operations of the function that the operator is defined as: by the model, or by ONNX."""
+        """The operations of the function that the operator is defined as: by the model, or by
+        ONNX.
+        """
         from .functions import function_body
 
         body, opsets = function_body(self)

@@ -1,16 +1,18 @@
 """Loops of the program over functions that are made of ONNX's bodies.
 
-A body may read any value of the model: it becomes an operand shared by all steps, or a constant of the function."""
+A body may read any value of the model: it becomes an operand shared by all steps, or a constant of
+the function.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.builtin.control_flow import Loop, Scan, While
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.types import TensorType
-from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Function, Literal, Operation, Value
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.ir.function import Function, Literal, Operation, Value
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.tensor_types import TensorType
 from cvm.lowering.graph.dce import live_operations
 
 from .importer import Importer
@@ -20,9 +22,17 @@ Step = Callable[[list[Node]], Sequence[Any]]
 
 
 def scan(
-    to: Importer, name: str, carried: Sequence[Node], slices: Sequence[Node], step: Step, trips: int | None = None, reverse: bool = False
-) -> list[Node]:  # fmt: skip
-    """`builtin.scan` of a step, from the carried values and a slice of each further one to its results."""
+    to: Importer,
+    name: str,
+    carried: Sequence[Node],
+    slices: Sequence[Node],
+    step: Step,
+    trips: int | None = None,
+    reverse: bool = False,
+) -> list[Node]:
+    """`builtin.scan` of a step, from the carried values and a slice of each further one to its
+    results.
+    """
     types = [
         *(x.array_type for x in carried),
         *(x.array_type.with_shape(*x.shape[1:]) for x in slices),
@@ -38,7 +48,9 @@ def scan(
 def while_loop(
     to: Importer, name: str, condition: Node, carried: Sequence[Node], step: Step
 ) -> list[Node]:
-    """`builtin.while` of a step, from the carried values to the next condition and carried values."""
+    """`builtin.while` of a step, from the carried values to the next condition and carried
+    values.
+    """
     callee, captured = _function(to, name, [x.array_type for x in carried], step)
     operands = (condition.value, *(x.value for x in carried))
     return _applied(to, While((*operands, *captured), Symbol(callee.name), len(carried)), callee)
@@ -54,7 +66,9 @@ def _applied(to: Importer, loop: Loop[Value], callee: Function) -> list[Node]:
 def _function(
     to: Importer, name: str, types: Sequence[TensorType], step: Step
 ) -> tuple[Function, list[Value]]:
-    """A function of the program, and the values of the program that it takes after arguments of these types."""
+    """A function of the program, and the values of the program that it takes after arguments of
+    these types.
+    """
     builder, outside, constants, refusals = (
         to.builder,
         to.builder.operations,

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvm.dialect.ir.types import F32, F64, I32, compute_type
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import F32, F64, I32, compute_type
 from cvm.importers.exactness import Exactness
 
 from .elementwise import combine, number
@@ -27,7 +27,9 @@ MOST_IN_ORDER = 1024  # elements that are added one by one
 
 
 def contract(a: Node, b: Node, left: str, right: str, to: str) -> Node:
-    """The sum over the axes that are not in the result of the products of two values, whose axes have letters."""
+    """The sum over the axes that are not in the result of the products of two values, whose axes
+    have letters.
+    """
     letters = to + "".join(c for c in dict.fromkeys(left + right) if c not in to)
     x, y = (
         n.dimshuffle([by.index(c) if c in by else "x" for c in letters])
@@ -258,8 +260,17 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
         before, after = halves(
             [f - m for f, m in zip(full, output_sizes[-rank:], strict=True)], kind
         )
-    apart = at.apply("builtin.strided_scatter_like", x, at.like((1, 1, *((n - 1) * s + 1 for n, s in zip(sizes, strides, strict=True)))),
-                     axes=tuple(range(2, x.rank)), strides=tuple(strides)) if max(strides) > 1 else x  # fmt: skip
+    apart = (
+        at.apply(
+            "builtin.strided_scatter_like",
+            x,
+            at.like((1, 1, *((n - 1) * s + 1 for n, s in zip(sizes, strides, strict=True)))),
+            axes=tuple(range(2, x.rank)),
+            strides=tuple(strides),
+        )
+        if max(strides) > 1
+        else x
+    )
     edges = [
         (e - 1 - p, e - 1 - q + m) for e, p, q, m in zip(spans, before, after, more, strict=True)
     ]
@@ -409,7 +420,9 @@ def lp_norm(x: Node, over: tuple[int, ...], p: int) -> Node:
 
 
 def global_average(at: At, x: Node, over: tuple[int, ...]) -> Node:
-    """The mean; among integer convolutions summed as onnxruntime does: every fourth element, these four sums, then the rest."""
+    """The mean; among integer convolutions summed as onnxruntime does: every fourth element, these
+    four sums, then the rest.
+    """
     count = int(np.prod([n if isinstance(n, int) else 0 for n in x.shape[2:]]))
     if not 4 <= count <= MOST_IN_ORDER or all(o.op != "ConvInteger" for o in at.importer.operators):
         return mean(at, x, over)

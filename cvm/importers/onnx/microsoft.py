@@ -1,7 +1,9 @@
-"""onnxruntime's own quantised operators (domain com.microsoft), computed in the steps of its kernels.
+"""onnxruntime's own quantised operators (domain com.microsoft), computed in the steps of its
+kernels.
 
-Scales and zero points are constants. An addition is two fused multiply-adds of f32, here products and sums of f64 that are rounded to
-f32; what is a table in onnxruntime's kernels is one here."""
+Scales and zero points are constants. An addition is two fused multiply-adds of f32, here products
+and sums of f64 that are rounded to f32; what is a table in onnxruntime's kernels is one here.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, I64
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import BY_DTYPE, F32, F64, I32, I64
 
 from .elementwise import clipped
 from .importer import At
@@ -25,10 +27,19 @@ scalar = partial(scalar_of, kind="scales")
 
 @rule("com.microsoft.QLinearAdd")
 def qlinear_add(
-    at: At, a: Node, a_scale: Array, a_zero: Array, b: Node, b_scale: Array, b_zero: Array, c_scale: Array,
+    at: At,
+    a: Node,
+    a_scale: Array,
+    a_zero: Array,
+    b: Node,
+    b_scale: Array,
+    b_zero: Array,
+    c_scale: Array,
     c_zero: Array,
-) -> Known:  # fmt: skip
-    """fma(a, A, fma(b, B, c_zero - fma(A, a_zero, B * b_zero))), A and B being the scales over c_scale."""
+) -> Known:
+    """fma(a, A, fma(b, B, c_zero - fma(A, a_zero, B * b_zero))), A and B being the scales over
+    c_scale.
+    """
     of_a, of_b = (np.float32(scalar(s)) / np.float32(scalar(c_scale)) for s in (a_scale, b_scale))
     zeros = np.float64(of_a) * np.float64(scalar(a_zero)) + np.float64(
         of_b * np.float32(scalar(b_zero))
@@ -45,9 +56,16 @@ def fused(at: At, x: Node, factor: np.float32, added: Node) -> Node:
 
 @rule("com.microsoft.QLinearMul")
 def qlinear_mul(
-    at: At, a: Node, a_scale: Array, a_zero: Array, b: Node, b_scale: Array, b_zero: Array, c_scale: Array,
+    at: At,
+    a: Node,
+    a_scale: Array,
+    a_zero: Array,
+    b: Node,
+    b_scale: Array,
+    b_zero: Array,
+    c_scale: Array,
     c_zero: Array,
-) -> Known:  # fmt: skip
+) -> Known:
     x, y = (
         n.cast(I32) - at.node(np.array(scalar(zero), np.int32))
         for n, zero in ((a, a_zero), (b, b_zero))
@@ -69,9 +87,17 @@ def qlinear_global_average_pool(
 
 @rule("com.microsoft.QGemm")
 def qgemm(
-    at: At, a: Node, a_scale: Array, a_zero: Node, b: Node, b_scale: Array, b_zero: Node, c: Node | None = None,
-    y_scale: Array | None = None, y_zero: Array | None = None,
-) -> Known:  # fmt: skip
+    at: At,
+    a: Node,
+    a_scale: Array,
+    a_zero: Node,
+    b: Node,
+    b_scale: Array,
+    b_zero: Node,
+    c: Node | None = None,
+    y_scale: Array | None = None,
+    y_zero: Array | None = None,
+) -> Known:
     a = a.dimshuffle((1, 0)) if at["transA"] else a
     rows = b if at["transB"] else b.dimshuffle((1, 0))
     sums = dot(at, a, rows, a_zero, b_zero, c if c is None or c.rank == 1 else None)

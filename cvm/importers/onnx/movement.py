@@ -1,4 +1,6 @@
-"""ONNX's operators that move elements without looking at them, and those that compute with shapes."""
+"""ONNX's operators that move elements without looking at them, and those that compute with
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import Dim, Size, product, same_size
-from cvm.dialect.ir.types import I8, I16, I32, MAX_SIZE, UI8, UI16
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.sizes import Dim, Size, product, same_size
+from cvm.dialect.types.tensor_types import I8, I16, I32, MAX_SIZE, UI8, UI16
 from cvm.importers.exactness import Exactness
 
 from .elements import I64, element_of, to_array
@@ -173,10 +175,16 @@ def regrouped(at: At, x: Node, target: Sequence[Dim]) -> Node | None:
             left, right = left[1:], right[1:]
             continue
         cut = next(
-            ((i, j) for total in range(2, len(left) + len(right) + 1) for i in range(len(left) + 1)
-             if 0 <= (j := total - i) <= len(right) and 1 in (i, j) and equal_products(left[:i], right[:j])),
+            (
+                (i, j)
+                for total in range(2, len(left) + len(right) + 1)
+                for i in range(len(left) + 1)
+                if 0 <= (j := total - i) <= len(right)
+                and 1 in (i, j)
+                and equal_products(left[:i], right[:j])
+            ),
             None,
-        )  # fmt: skip
+        )
         if cut is None:
             return None
         i, j = cut
@@ -237,9 +245,11 @@ def expand(at: At, x: Node, shape: Ints) -> Known:
 
 
 def broadcast(at: At, x: Node, shape: Sequence[Dim]) -> Node:
-    return at.like(shape).scalar("second", x) if all(
-        same_size(n, m) or same_size(n, 1) for n, m in zip(x.shape, shape, strict=True)
-    ) else at.apply("builtin.broadcast_like", x, at.like(shape))  # fmt: skip
+    return (
+        at.like(shape).scalar("second", x)
+        if all(same_size(n, m) or same_size(n, 1) for n, m in zip(x.shape, shape, strict=True))
+        else at.apply("builtin.broadcast_like", x, at.like(shape))
+    )
 
 
 rule("Transpose")(lambda at, x: x.dimshuffle(at["perm"] or range(x.rank)[::-1]))
@@ -287,8 +297,13 @@ def cuts(
 
 @rule("Slice", symbolic=cut_sizes)
 def slice_(
-    at: At, x: Node, starts: Ints | None = None, ends: Ints | None = None, axes: Ints | None = None, steps: Ints | None = None
-) -> Known:  # fmt: skip
+    at: At,
+    x: Node,
+    starts: Ints | None = None,
+    ends: Ints | None = None,
+    axes: Ints | None = None,
+    steps: Ints | None = None,
+) -> Known:
     bounds = [[0, FAR, 1] for _ in range(x.rank)]
     for first, last, axis, step in zip(*cuts(at, x.rank, starts, ends, axes, steps), strict=True):
         begin, by = bound(at, x, axis, first, step), known_size(step, "a step")
@@ -308,7 +323,9 @@ def slice_(
 
 
 def cut(at: At, x: Node, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]) -> Node:
-    """A slice, which may be empty: of an axis of known size, nothing is left by cutting all of it off."""
+    """A slice, which may be empty: of an axis of known size, nothing is left by cutting all of it
+    off.
+    """
     ranges = [slice(*part) for part in zip(begin, end, strides, strict=True)]
     empty = [
         isinstance(n, int) and not range(n)[part] for n, part in zip(x.shape, ranges, strict=True)
@@ -415,7 +432,7 @@ def repeated(at: At, x: Node, reps: Sequence[int]) -> Known:
 @rule("Pad")
 def pad(
     at: At, x: Node, pads: Ints | None = None, value: Node | None = None, axes: Array | None = None
-) -> Known:  # fmt: skip
+) -> Known:
     """The value within a border; where the border is negative, less of it."""
     sizes = [
         known_size(n, "a border")

@@ -1,9 +1,11 @@
-"""Operators between DequantizeLinear and QuantizeLinear, replaced by the quantised operators that onnxruntime fuses them to.
+"""Operators between DequantizeLinear and QuantizeLinear, replaced by the quantised operators that
+onnxruntime fuses them to.
 
     DequantizeLinear(x), DequantizeLinear(w) -> Conv -> QuantizeLinear  =>  QLinearConv(x, w)
 
-The result differs from the one of the floats by at most a rounding, and is that of onnxruntime's kernels. What has several readers,
-or parameters that are computed, is left as it is."""
+The result differs from the one of the floats by at most a rounding, and is that of onnxruntime's
+kernels. What has several readers, or parameters that are computed, is left as it is.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +13,9 @@ from typing import Any
 import numpy as np
 
 MICROSOFT = "com.microsoft"
-FUSED = {  # by operator: the quantised one, its domain, how many operands it needs, and the types that it takes
+# by operator: the quantised one, its domain, how many operands it needs, and the types that it
+# takes
+FUSED = {
     "Conv": ("QLinearConv", "", (2, 3), "bB"),
     "MatMul": ("QLinearMatMul", "", (2,), "bB"),
     "Gemm": ("QGemm", MICROSOFT, (2, 3), "bB"),
@@ -26,7 +30,9 @@ FUSED = {  # by operator: the quantised one, its domain, how many operands it ne
 
 
 def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
-    """The nodes of a graph, with the quantised operator in the place of each QuantizeLinear that ends such a pattern."""
+    """The nodes of a graph, with the quantised operator in the place of each QuantizeLinear that
+    ends such a pattern.
+    """
     producers = {name: node for node in graph.node for name in node.output}
     readers: dict[str, list[Any]] = {}  # None is the caller
     pairs = [(name, node) for node in graph.node for name in node.input] + [

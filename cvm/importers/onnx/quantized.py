@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import BY_DTYPE, F16, F32, I32, UI8, ElementType
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
 from cvm.dialect.spec.broadcasting import same_shape
+from cvm.dialect.types.tensor_types import BY_DTYPE, F16, F32, I32, UI8, ElementType
 
 from .elements import element_of
 from .elementwise import clipped, combine, number
@@ -20,7 +20,9 @@ from .rules import Array, Known, Unsupported, aligned, rule
 
 
 def of_axis(at: At, x: Node, row: Node) -> Node:
-    """A parameter of the whole tensor, of each place along an axis, or of blocks along it, as an operand beside x."""
+    """A parameter of the whole tensor, of each place along an axis, or of blocks along it, as an
+    operand beside x.
+    """
     axis, block = at["axis"], at["block_size"]
     if row.rank == 0 or row.shape == (1,):
         return row.dimshuffle([])
@@ -150,9 +152,18 @@ def integer_convolution(
     x, w = (n.with_ones((2,)) if lacking else n for n in (x, w))
     ones, none = (1,) * lacking, (0,) * lacking
     y = at.apply(
-        "quant.conv2d", x, w, parameter(x_zero, x), parameter(w_zero, w), *(() if bias is None else (bias,)), layout="NCHW",
-        padding=(*none, *before, *none, *after), stride=(*ones, *strides), dilation=(*ones, *dilations), groups=at["group"] or 1,
-    )  # fmt: skip
+        "quant.conv2d",
+        x,
+        w,
+        parameter(x_zero, x),
+        parameter(w_zero, w),
+        *(() if bias is None else (bias,)),
+        layout="NCHW",
+        padding=(*none, *before, *none, *after),
+        stride=(*ones, *strides),
+        dilation=(*ones, *dilations),
+        groups=at["group"] or 1,
+    )
     return y.dimshuffle((0, 1, 3)) if lacking else y
 
 
@@ -203,8 +214,16 @@ def qlinear_matmul(
 
 @rule("QLinearConv")
 def qlinear_conv(
-    at: At, x: Node, x_scale: Node, x_zero: Node, w: Node, w_scale: Node, w_zero: Node, y_scale: Node, y_zero: Array,
+    at: At,
+    x: Node,
+    x_scale: Node,
+    x_zero: Node,
+    w: Node,
+    w_scale: Node,
+    w_zero: Node,
+    y_scale: Node,
+    y_zero: Array,
     b: Node | None = None,
-) -> Known:  # fmt: skip
+) -> Known:
     sums = integer_convolution(at, x, w, x_zero, w_zero, b)
     return requantize(at, sums, output_scale(x_scale, w_scale, y_scale), scalar_of(y_zero), axis=1)

@@ -1,4 +1,6 @@
-"""ONNX models as they are given: files with what they refer to in their folder, bytes, or models of the `onnx` package."""
+"""ONNX models as they are given: files with what they refer to in their folder, bytes, or models of
+the `onnx` package.
+"""
 
 from collections.abc import Iterator
 from os import PathLike
@@ -45,7 +47,9 @@ def read_model(model: Any) -> tuple[str, Any]:
 
 
 def check(proto: Any) -> None:
-    """Check the assumptions of the rules: every node has its own outputs, and its inputs come before it."""
+    """Check the assumptions of the rules: every node has its own outputs, and its inputs come
+    before it.
+    """
     import onnx
 
     if not proto.HasField("graph"):
@@ -89,7 +93,8 @@ def read_external(tensor: Any, folder: Path | None) -> None:
     name = entries.get("location", "")
     if folder is None:
         raise ValueError(
-            f"tensor {tensor.name!r} is in another file, {name!r}, but the model comes without a folder"
+            f"tensor {tensor.name!r} is in another file, {name!r}, but the model comes "
+            "without a folder"
         )
     path, root = (folder / name).resolve(), folder.resolve()
     if not name or Path(name).is_absolute() or root not in path.parents or not path.is_file():

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import Size, product
-from cvm.dialect.ir.types import BF16, F16, F32, I1, compute_type
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.sizes import Size, product
+from cvm.dialect.types.tensor_types import BF16, F16, F32, I1, compute_type
 
 from .elementwise import combine, number
 from .importer import At

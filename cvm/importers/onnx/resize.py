@@ -1,4 +1,6 @@
-"""ONNX's operators that sample images between their elements: each axis by places and weights that are computed here."""
+"""ONNX's operators that sample images between their elements: each axis by places and weights that
+are computed here.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import Dim, same_size
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.sizes import Dim, same_size
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 
 from .elements import I64
@@ -62,9 +64,14 @@ def resize(
     """Axes of unknown size keep their size."""
     axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else tuple(range(x.rank))
     sampling = Sampling(
-        at["mode"].replace("bilinear", "linear"), at["coordinate_transformation_mode"], at["nearest_mode"],
-        at["cubic_coeff_a"], bool(at["exclude_outside"]), at["extrapolation_value"], bool(at["antialias"]),
-    )  # fmt: skip
+        at["mode"].replace("bilinear", "linear"),
+        at["coordinate_transformation_mode"],
+        at["nearest_mode"],
+        at["cubic_coeff_a"],
+        bool(at["exclude_outside"]),
+        at["extrapolation_value"],
+        bool(at["antialias"]),
+    )
     policy = at["keep_aspect_ratio_policy"]
     if sizes:
         pairs = [(x.shape[a], m) for a, m in zip(axes, sizes, strict=True)]
@@ -119,9 +126,11 @@ PLACES: dict[str, Callable[[np.ndarray, int, float, float], np.ndarray]] = {
     "tf_half_pixel_for_nn": lambda x, n, scale, length: (x + 0.5) / scale,
 }
 NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5), "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor, "ceil": np.ceil,
-}  # fmt: skip
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
 
 
 @dataclass(frozen=True)
@@ -199,7 +208,9 @@ def along(
     sampling: Sampling,
     part: tuple[float, float] = (0, 1),
 ) -> Node:
-    """An axis resized: for each of the elements that go into one, what is there times its weight."""
+    """An axis resized: for each of the elements that go into one, what is there times its
+    weight.
+    """
     (n,) = static(x, WHAT, (axis,))
     if n == 0 or m < 0 or scale <= 0 or m * max(1.0, 1 / scale) > MAX_CONSTANT:
         raise Unsupported(f"an axis of {n} elements resized to {m}")

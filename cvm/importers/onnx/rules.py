@@ -1,9 +1,11 @@
-"""The table of the importer: for each ONNX operator and range of opsets, the function that makes our operations of a node.
+"""The table of the importer: for each ONNX operator and range of opsets, the function that makes
+our operations of a node.
 
     @rule("Softmax", since=13)
     def softmax(at: At, x: Node) -> Known: ...
 
-The parameters after the first are the node's inputs. Their annotations say what a rule takes, and so what a node may give:
+The parameters after the first are the node's inputs. Their annotations say what a rule takes, and
+so what a node may give:
 
     Node           a value of the program; constants become operations
     Array          a constant
@@ -13,8 +15,9 @@ The parameters after the first are the node's inputs. Their annotations say what
     ... | None     may be absent
     *xs: Node      all further inputs
 
-`at` gives the node's attributes, with the defaults of the schema, and the program so far. A rule's docstring says what it does
-not take; docs/onnx.md is made of this table."""
+`at` gives the node's attributes, with the defaults of the schema, and the program so far. A rule's
+docstring says what it does not take; docs/onnx.md is made of this table.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import Dim
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.sizes import Dim
 from cvm.importers.exactness import EXACT, Exactness
 
 Array: TypeAlias = np.ndarray
@@ -48,7 +51,9 @@ F = TypeVar("F", bound=Function)
 
 
 class Unsupported(Exception):
-    """A node is valid ONNX that has no equivalent here; `of` is the value that would have to be a constant."""
+    """A node is valid ONNX that has no equivalent here; `of` is the value that would have to be a
+    constant.
+    """
 
     def __init__(self, reason: str, of: Any = None) -> None:
         super().__init__(reason)
@@ -108,7 +113,9 @@ KINDS = {
 def rule(
     *names: str, since: int = 1, until: int = LATEST, symbolic: Function | None = None
 ) -> Callable[[F], F]:
-    """Enters a function into the table. `symbolic` computes the node on arrays that may hold sizes."""
+    """Enters a function into the table. `symbolic` computes the node on arrays that may hold
+    sizes.
+    """
 
     def enter(function: F) -> F:
         for name in names:
@@ -121,7 +128,9 @@ def rule(
 
 
 def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
-    """The decorator that enters functions in a table of rules for one version, with their exactness."""
+    """The decorator that enters functions in a table of rules for one version, with their
+    exactness.
+    """
 
     def rule(*names: str, exact: Exactness = EXACT, floats: Exactness = EXACT) -> Callable[[F], F]:
         def enter(function: F) -> F:
@@ -137,7 +146,9 @@ def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
 
 
 def parameters(function: Function) -> tuple[Parameter, ...]:
-    """The parameters of a rule after the first: by annotation (text, by the future import), else by name."""
+    """The parameters of a rule after the first: by annotation (text, by the future import), else by
+    name.
+    """
     signature = list(inspect.signature(function).parameters.values())[1:]
     kinds = [
         KINDS.get(p.name, "Node") if p.annotation is p.empty else p.annotation for p in signature
@@ -195,7 +206,8 @@ def aligned(*nodes: Node) -> list[Node]:
 
 # why an operator has no rule, where there is more to say
 REFUSED: dict[str, str] = {
-    "NonMaxSuppression": "how much it gives depends on the data, and so does the shape of its output",
+    "NonMaxSuppression": "how much it gives depends on the data, "
+    "and so does the shape of its output",
     **dict.fromkeys(
         ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
         "the language has no strings",

@@ -1,4 +1,6 @@
-"""ONNX's sequences within a model: their items are known one by one while importing, and no sequence is left in the program."""
+"""ONNX's sequences within a model: their items are known one by one while importing, and no
+sequence is left in the program.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
 
 from .importer import At
 from .movement import at_step, joined, pieces, stacked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
 
 from .importer import At
 from .matmul_conv_pool import contract

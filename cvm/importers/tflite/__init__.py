@@ -1,8 +1,11 @@
-"""Models of TensorFlow Lite (LiteRT) to programs. The file is read by its schema; a model is never executed.
+"""Models of TensorFlow Lite (LiteRT) to programs. The file is read by its schema; a model is never
+executed.
 
-Every operator becomes operations that compute what the reference kernels do (`OpResolverType.BUILTIN_REF`). State (variables, and the
-state of SVDF) becomes arguments after the inputs, and results after the outputs: the next call's arguments. The module has its initial
-value."""
+Every operator becomes operations that compute what the reference kernels do
+(`OpResolverType.BUILTIN_REF`). State (variables, and the state of SVDF) becomes arguments after the
+inputs, and results after the outputs: the next call's arguments. The module has its initial
+value.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
@@ -12,11 +15,11 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import TensorType
-from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Value
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.ir.function import Value
+from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, Table, contents, options, root
@@ -45,17 +48,21 @@ def from_tflite(
 ) -> Imported:
     """A TensorFlow Lite (LiteRT) model as a verified module, whose function is `main`.
 
-    `model` is a path or a file's bytes. `sizes` gives the sizes of inputs by name, -1 for one that is not known; by default they are
-    those of the file. The operations compute what LiteRT's reference kernels do; `rounding="single"` is for models that are to
-    run as on kernels built with single rounding. State becomes further arguments and results. Raises ParseError, which names every
-    operator that cannot be imported. The model is not executed."""
+    `model` is a path or a file's bytes. `sizes` gives the sizes of inputs by name, -1 for one that
+    is not known; by default they are those of the file. The operations compute what LiteRT's
+    reference kernels do; `rounding="single"` is for models that are to run as on kernels built with
+    single rounding. State becomes further arguments and results. Raises ParseError, which names
+    every operator that cannot be imported. The model is not executed.
+    """
     return imported(model, sizes or {}, rounding)[0]
 
 
 def imported(
     model: Any, sizes: Sizes, rounding: str = "tflite_double"
 ) -> tuple[Imported, dict[str, str]]:
-    """The program, and the model's names of values by those that they have in it, where these differ."""
+    """The program, and the model's names of values by those that they have in it, where these
+    differ.
+    """
     if rounding not in ROUNDINGS:
         raise cvm.Error(f"rounding is one of {', '.join(ROUNDINGS)}, got {rounding!r}")
     filename, data = contents(model, "<tflite>")
@@ -109,7 +116,8 @@ class Model:
         shape = tuple(int(n) for n in t.shape)
         if any(n < 0 for n in shape) or len(zeros) not in (0, 1, len(scales)):
             raise Damaged(
-                f"tensor {t.name!r} has shape {shape}, {len(scales)} scales and {len(zeros)} zero points"
+                f"tensor {t.name!r} has shape {shape}, {len(scales)} scales and "
+                f"{len(zeros)} zero points"
             )
         zeros = np.broadcast_to(zeros, len(scales)) if len(zeros) == 1 else zeros
         axis = q.quantized_dimension if q is not None else 0
@@ -173,7 +181,9 @@ class Model:
                 values[str(n)] = self.state(t.name, t)
 
     def state(self, name: str, tensor: Tensor) -> Node:
-        """The value before the call of a state, which becomes an argument where it is first read."""
+        """The value before the call of a state, which becomes an argument where it is first
+        read.
+        """
         if name not in self.states:
             node = self.to.argument(name, TensorType(tensor.shape, tensor.element))
             self.states[name] = node, node

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from cvm.dialect.ir.types import F32, I16, I32, I64
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import F32, I16, I32, I64
 from cvm.importers.exactness import Exactness
 from cvm.importers.onnx.elementwise import combine, converted, where
 from cvm.importers.onnx.movement import reshaped
@@ -52,9 +52,18 @@ def add(at: At, a: Node, b: Node) -> Known:
     (m1, s1), (m2, s2), (m3, s3) = map(q.quantized_multiplier, factors)
     a, b = aligned(a, b)
     return at.apply(
-        "quant.add", a, b, zero_points=(x.zero_point, z.zero_point, at.y.zero_point), multipliers=(m1, sign * m2, m3),
-        shifts=(s1, s2, s3), left_shift=left, rounding=at.rounding, to=at.y.element, min=low, max=high,
-    )  # fmt: skip
+        "quant.add",
+        a,
+        b,
+        zero_points=(x.zero_point, z.zero_point, at.y.zero_point),
+        multipliers=(m1, sign * m2, m3),
+        shifts=(s1, s2, s3),
+        left_shift=left,
+        rounding=at.rounding,
+        to=at.y.element,
+        min=low,
+        max=high,
+    )
 
 
 def power_shifted(at: At, x: Node, of: Tensor) -> Node:
@@ -73,9 +82,17 @@ def multiply(at: At, a: Node, b: Node) -> Known:
     m, s = q.quantized_multiplier(float(x.scale * z.scale / y.scale))
     a, b = aligned(a, b)
     return at.apply(
-        "quant.mul", a, b, zero_points=(x.zero_point, z.zero_point, y.zero_point), multiplier=m, shift=s, rounding=at.rounding,
-        to=y.element, min=low, max=high,
-    )  # fmt: skip
+        "quant.mul",
+        a,
+        b,
+        zero_points=(x.zero_point, z.zero_point, y.zero_point),
+        multiplier=m,
+        shift=s,
+        rounding=at.rounding,
+        to=y.element,
+        min=low,
+        max=high,
+    )
 
 
 @rule("SQUARED_DIFFERENCE")
@@ -148,8 +165,13 @@ forward({"LOGICAL_AND": "And", "LOGICAL_OR": "Or"})
 
 
 COMPARISONS = {
-    "EQUAL": "eq", "NOT_EQUAL": "neq", "LESS": "lt", "LESS_EQUAL": "le", "GREATER": "gt", "GREATER_EQUAL": "ge",
-}  # fmt: skip
+    "EQUAL": "eq",
+    "NOT_EQUAL": "neq",
+    "LESS": "lt",
+    "LESS_EQUAL": "le",
+    "GREATER": "gt",
+    "GREATER_EQUAL": "ge",
+}
 
 
 @rule(*COMPARISONS)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import F64, I16, I32, I64
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import F64, I16, I32, I64
 from cvm.importers.exactness import SUMS, Exactness
 from cvm.importers.onnx.matmul_conv_pool import halves, same_padding
 from cvm.importers.onnx.movement import reshaped
@@ -46,7 +46,9 @@ def windows(
 
 
 def factors(at: At, of: Tensor) -> list[float]:
-    """The scale of the accumulators over the result's, one for each channel where the weights have several."""
+    """The scale of the accumulators over the result's, one for each channel where the weights have
+    several.
+    """
     return [float(of.scale) * float(s) / float(at.y.scale) for s in at.input(1).scales]
 
 
@@ -144,7 +146,8 @@ def fully_connected(at: At, x: Node, w: Node, bias: Node | None = None) -> Known
         x if x.rank == 2 and x.shape[1] == k else at.apply("cvm.reshape", x, target_shape=(-1, k))
     )
     if at.x.is_quantised:
-        # one product of f64 and a rounding of halves away from zero, as the reference kernel does it
+        # one product of f64 and a rounding of halves away from zero, as the reference kernel does
+        # it
         sums = accumulators(at, "dense", at.x, rows, w, bias).cast(F64)
         scales = np.array(factors(at, at.x))
         scaled = sums * at.node(scales if len(scales) > 1 else scales.reshape(()))

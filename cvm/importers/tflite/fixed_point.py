@@ -1,13 +1,14 @@
-"""gemmlowp's arithmetic of numbers in fixed point, as the reference kernels compute with it: on arrays of i64 for tables that are
-computed while importing, and on values of i64 of the program."""
+"""gemmlowp's arithmetic of numbers in fixed point, as the reference kernels compute with it: on
+arrays of i64 for tables that are computed while importing, and on values of i64 of the program.
+"""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I16, I32, I64
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import I16, I32, I64
 
 from .rules import At
 
@@ -33,7 +34,9 @@ def number(value: float, bits: int) -> int:
 
 
 def exponential(a: np.ndarray, integer_bits: int, bits: int = 32) -> np.ndarray:
-    """exp of numbers that are not positive: a polynomial on [-1/4, 0), times a factor for each higher bit."""
+    """exp of numbers that are not positive: a polynomial on [-1/4, 0), times a factor for each
+    higher bit.
+    """
     fraction = bits - 1 - integer_bits
     quarter = 1 << (fraction - 2)
     remainder = (a & (quarter - 1)) - quarter
@@ -52,7 +55,9 @@ def exponential(a: np.ndarray, integer_bits: int, bits: int = 32) -> np.ndarray:
 
 
 def twice_reciprocal_16(x: np.ndarray) -> np.ndarray:
-    """2 / (1 + x) of x in [0, 1), with 13 fractional bits in the place of 15, by Newton's method."""
+    """2 / (1 + x) of x in [0, 1), with 13 fractional bits in the place of 15, by Newton's
+    method.
+    """
     half = (x + (1 << 15)) >> 1
     y = number(12 / 17, 16) + high(half, number(-8 / 17, 16), 16)
     for _ in range(3):
@@ -88,7 +93,9 @@ def leading_zeros(x: Node) -> Node:
 
 
 def inverse_square_root(x: Node) -> tuple[Node, Node]:
-    """m and s with 1 / sqrt(x) = m / 2^s of x >= 1, by Newton's method; those of 1 for what is less."""
+    """m and s with 1 / sqrt(x) = m / 2^s of x >= 1, by Newton's method; those of 1 for what is
+    less.
+    """
     pairs = (leading_zeros(x) - 1) // 2
     half = divide_by_power(shifted(x, pairs * 2) // 8, 1)
     root = x * 0 + (1 << 28)

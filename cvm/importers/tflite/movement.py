@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I32
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import I32
 from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx import movement as onnx
 from cvm.importers.onnx.gather_scatter_topk import gathered
@@ -243,7 +243,9 @@ def batch_to_space(at: At, x: Node, block: Ints, crops: Array) -> Known:
 
 
 def resizes(at: At, x: Node, size: Sequence[int]) -> Iterator[tuple[int, int, int, int, int]]:
-    """Rows and columns: the axis, its sizes before and after, and two of which the quotient is the scale."""
+    """Rows and columns: the axis, its sizes before and after, and two of which the quotient is the
+    scale.
+    """
     for axis, n, m in zip((1, 2), static(x, "an axis that is resized", (1, 2)), size, strict=True):
         corners = at["align_corners"] and m > 1
         yield axis, n, m, n - corners, m - corners

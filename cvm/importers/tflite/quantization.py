@@ -1,4 +1,6 @@
-"""Parameters of quantised operators as the reference kernels compute them: multipliers and shifts, ranges of activations."""
+"""Parameters of quantised operators as the reference kernels compute them: multipliers and shifts,
+ranges of activations.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I32, I64, ElementType
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
 from cvm.dialect.quant.rounding import ROUNDINGS
+from cvm.dialect.types.tensor_types import I32, I64, ElementType
 
 from .rules import At, Tensor, Unsupported
 from .schema import ACTIVATIONS
 
 LIMITS: dict[str, tuple[float | None, float | None]] = {
-    "NONE": (None, None), "RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0),
-}  # fmt: skip
+    "NONE": (None, None),
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
 MAX_MULTIPLIER = (1 << 31) - 1
 NO_SHIFT = 31  # the shift of `quant.requantize` that divides by 2^31 alone
 
 
 def quantized_multiplier(factor: float) -> tuple[int, int]:
-    """m and s with factor = m / 2^s, m in [2^30, 2^31), rounded; 0 and 31 for what is below 2^-32."""
+    """m and s with factor = m / 2^s, m in [2^30, 2^31), rounded; 0 and 31 for what is below
+    2^-32.
+    """
     if factor == 0 or not math.isfinite(factor):
         return 0, NO_SHIFT
     fraction, exponent = math.frexp(factor)
@@ -78,7 +86,9 @@ def bounded(x: Node, activation: str) -> Node:
 
 
 def rounded(x: Node, y: Tensor, limits: tuple[int, int]) -> Node:
-    """Floats in units of a tensor's scale as numbers of it: halves away from zero, and within limits."""
+    """Floats in units of a tensor's scale as numbers of it: halves away from zero, and within
+    limits.
+    """
     low, high = (float(v - y.zero_point) for v in limits)
     units = (
         x.scalar("round_half_away_from_zero")
@@ -90,10 +100,17 @@ def rounded(x: Node, y: Tensor, limits: tuple[int, int]) -> Node:
 
 
 def requantized(
-    at: At, x: Node, factors: float | Sequence[float], to: ElementType, zero_point: int = 0,
-    limits: tuple[int, int] | None = None, input_zero_point: int = 0,
-) -> Node:  # fmt: skip
-    """Accumulators times a factor, or times one for each place along the last axis; those of i64 have multipliers of 16 bits."""
+    at: At,
+    x: Node,
+    factors: float | Sequence[float],
+    to: ElementType,
+    zero_point: int = 0,
+    limits: tuple[int, int] | None = None,
+    input_zero_point: int = 0,
+) -> Node:
+    """Accumulators times a factor, or times one for each place along the last axis; those of i64
+    have multipliers of 16 bits.
+    """
     rows = np.asarray(factors, np.float64)
     pairs, rounding = [quantized_multiplier(f) for f in rows.reshape(-1).tolist()], at.rounding
     if x.element is I64:

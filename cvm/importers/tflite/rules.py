@@ -1,12 +1,15 @@
-"""The table of the importer: for each builtin operator of TensorFlow Lite, the function that makes our operations of one.
+"""The table of the importer: for each builtin operator of TensorFlow Lite, the function that makes
+our operations of one.
 
     @rule("SOFTMAX")
     def softmax(at: At, x: Node) -> Known: ...
 
-The parameters after the first are the operator's inputs, as in the rules of the ONNX importer. `at["beta"]` is an option, `at.inputs`
-and `at.outputs` are tensors with their quantisation, and `at.onnx` applies a rule of the ONNX importer. `exact` and `floats` say how
-results compare with the reference kernels, of integers and where there are floats; a rule that decides this sets `at.rule_exactness`.
-docs/tflite.md is made of this table."""
+The parameters after the first are the operator's inputs, as in the rules of the ONNX importer.
+`at["beta"]` is an option, `at.inputs` and `at.outputs` are tensors with their quantisation, and
+`at.onnx` applies a rule of the ONNX importer. `exact` and `floats` say how results compare with the
+reference kernels, of integers and where there are floats; a rule that decides this sets
+`at.rule_exactness`. docs/tflite.md is made of this table.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cvm.dialect.ir.types import ElementType
+from cvm.dialect.types.tensor_types import ElementType
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.flatbuffer import Table, fields, options
 from cvm.importers.onnx import importer as onnx_importer
@@ -32,17 +35,27 @@ Ints: TypeAlias = tuple[int, ...]  # an input that is constant integers
 
 REFUSED = {
     **dict.fromkeys(("CUSTOM", "DELEGATE"), "it is no builtin operator"),
-    **dict.fromkeys(("WHERE", "UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5"), "its output's shape depends on the data"),
-    **dict.fromkeys(("RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL"), "it draws random numbers"),
-    **dict.fromkeys(("HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE", "HASHTABLE_LOOKUP"), "the language has no tables of strings"),
+    **dict.fromkeys(
+        ("WHERE", "UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5"),
+        "its output's shape depends on the data",
+    ),
+    **dict.fromkeys(
+        ("RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL"), "it draws random numbers"
+    ),
+    **dict.fromkeys(
+        ("HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE", "HASHTABLE_LOOKUP"),
+        "the language has no tables of strings",
+    ),
     **dict.fromkeys(("IF", "WHILE"), "the language has no loops over whole tensors"),
     "DENSIFY": "the language has no sparse tensors",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of the model: q stands for (q - zero_point) * scale, of the whole tensor or of each place along `axis`."""
+    """A tensor of the model: q stands for (q - zero_point) * scale, of the whole tensor or of each
+    place along `axis`.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -116,7 +129,9 @@ class At(onnx_importer.OperatorAt):
 
 
 class OnnxAt(onnx_importer.At):
-    """An ONNX node as its rule sees it, made of an operator of TensorFlow Lite; its options are attributes."""
+    """An ONNX node as its rule sees it, made of an operator of TensorFlow Lite; its options are
+    attributes.
+    """
 
     def __init__(self, at: At, op: str, attributes: dict[str, Any]) -> None:
         proto = SimpleNamespace(op_type=op, domain="", attribute=(), input=(), output=[""])
@@ -153,7 +168,9 @@ def forward(
     floats: Exactness = EXACT,
     **attributes: Any,
 ) -> None:
-    """Enter operators that an operator of ONNX computes, where the check does not refuse their numbers."""
+    """Enter operators that an operator of ONNX computes, where the check does not refuse their
+    numbers.
+    """
     for op, name in operators.items():
 
         def run(at: At, *xs: Any, name: str = name) -> Any:

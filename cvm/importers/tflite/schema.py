@@ -1,17 +1,24 @@
-"""The parts of the schema of .tflite files that the importer reads: tables, operators with their options, element types."""
+"""The parts of the schema of .tflite files that the importer reads: tables, operators with their
+options, element types.
+"""
 
-from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, ElementType
 
 TABLES = {
-    "Model": "version:u32 operator_codes:[OperatorCode] subgraphs:[SubGraph] description:str buffers:[Buffer]",
+    "Model": "version:u32 operator_codes:[OperatorCode] subgraphs:[SubGraph] description:str "
+    "buffers:[Buffer]",
     "OperatorCode": "deprecated_builtin_code:i8 custom_code:str version:i32=1 builtin_code:i32",
     "SubGraph": "tensors:[Tensor] inputs:[i32] outputs:[i32] operators:[Operator] name:str",
-    "Tensor": "shape:[i32] type:i8 buffer:u32 name:str quantization:QuantizationParameters is_variable:bool sparsity:table "
+    "Tensor": "shape:[i32] type:i8 buffer:u32 name:str quantization:QuantizationParameters "
+    "is_variable:bool sparsity:table "
     "shape_signature:[i32]",
-    "QuantizationParameters": "min:[f32] max:[f32] scale:[f32] zero_point:[i64] details_type:u8 details:table "
+    "QuantizationParameters": "min:[f32] max:[f32] scale:[f32] "
+    "zero_point:[i64] details_type:u8 "
+    "details:table "
     "quantized_dimension:i32",
     "Buffer": "data:[u8] offset:u64 size:u64",
-    "Operator": "opcode_index:u32 inputs:[i32] outputs:[i32] builtin_options_type:u8 builtin_options:table custom_options:[u8] "
+    "Operator": "opcode_index:u32 inputs:[i32] outputs:[i32] builtin_options_type:u8 "
+    "builtin_options:table custom_options:[u8] "
     "custom_options_format:i8 mutating_variable_inputs:[bool] intermediates:[i32]",
 }
 
@@ -21,7 +28,9 @@ _SUM = "activation:i8 pot_scale_int16:bool=1"
 _RESIZE = "align_corners:bool half_pixel_centers:bool"
 OPTIONS = {
     "CONV_2D": f"{_CONV} activation:i8 dilation_w:i32=1 dilation_h:i32=1",
-    "DEPTHWISE_CONV_2D": f"{_CONV} depth_multiplier:i32 activation:i8 dilation_w:i32=1 dilation_h:i32=1",
+    "DEPTHWISE_CONV_2D": f"{_CONV} depth_multiplier:i32 "
+    "activation:i8 dilation_w:i32=1 "
+    "dilation_h:i32=1",
     "TRANSPOSE_CONV": f"{_CONV} activation:i8",
     "FULLY_CONNECTED": "activation:i8 weights_format:i8 keep_num_dims:bool",
     "BATCH_MATMUL": "adj_x:bool adj_y:bool",
@@ -38,7 +47,9 @@ OPTIONS = {
     "CONCATENATION": "axis:i32 activation:i8",
     "RESHAPE": "new_shape:[i32]",
     "SQUEEZE": "squeeze_dims:[i32]",
-    "STRIDED_SLICE": "begin_mask:i32 end_mask:i32 ellipsis_mask:i32 new_axis_mask:i32 shrink_axis_mask:i32 offset:bool",
+    "STRIDED_SLICE": "begin_mask:i32 end_mask:i32 ellipsis_mask:i32 "
+    "new_axis_mask:i32 shrink_axis_mask:i32 "
+    "offset:bool",
     "PACK": "values_count:i32 axis:i32",
     "UNPACK": "num:i32 axis:i32",
     "SPLIT": "num_splits:i32",
@@ -54,7 +65,8 @@ OPTIONS = {
     "RESIZE_BILINEAR": f"new_height:- new_width:- {_RESIZE}",
     "RESIZE_NEAREST_NEIGHBOR": _RESIZE,
     "SVDF": "rank:i32 activation:i8 asymmetric_quantize_inputs:bool",
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": "activation:i8 cell_clip:f32 proj_clip:f32 time_major:bool asymmetric_quantize_inputs:bool",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": "activation:i8 cell_clip:f32 proj_clip:f32 time_major:bool "
+    "asymmetric_quantize_inputs:bool",
     "CALL_ONCE": "init_subgraph_index:i32",
     "VAR_HANDLE": "container:str shared_name:str",
 }  # by operator: the fields of its options
@@ -80,15 +92,30 @@ UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT
 """
 OPERATORS = tuple(_OPERATORS.split())  # by the number of BuiltinOperator
 
-TYPES = "FLOAT32 FLOAT16 INT32 UINT8 INT64 STRING BOOL INT16 COMPLEX64 INT8 FLOAT64 COMPLEX128 UINT64 RESOURCE VARIANT UINT32 "
+TYPES = (
+    "FLOAT32 FLOAT16 INT32 UINT8 INT64 STRING BOOL INT16 COMPLEX64 INT8 FLOAT64 COMPLEX128 "
+    "UINT64 RESOURCE VARIANT UINT32 "
+)
 TYPES = tuple((TYPES + "UINT16 INT4 BFLOAT16 INT2 UINT4").split())  # by the number of TensorType
 ELEMENTS: dict[str, ElementType] = {
     name: ELEMENT_TYPES[ours]
     for name, ours in (
-        ("FLOAT32", "f32"), ("FLOAT16", "f16"), ("FLOAT64", "f64"), ("INT32", "i32"), ("UINT8", "ui8"), ("INT64", "i64"),
-        ("BOOL", "i1"), ("INT16", "i16"), ("INT8", "i8"), ("UINT64", "ui64"), ("UINT32", "ui32"), ("UINT16", "ui16"),
-        ("COMPLEX64", "complex<f32>"), ("COMPLEX128", "complex<f64>"), ("INT4", "i8"),
+        ("FLOAT32", "f32"),
+        ("FLOAT16", "f16"),
+        ("FLOAT64", "f64"),
+        ("INT32", "i32"),
+        ("UINT8", "ui8"),
+        ("INT64", "i64"),
+        ("BOOL", "i1"),
+        ("INT16", "i16"),
+        ("INT8", "i8"),
+        ("UINT64", "ui64"),
+        ("UINT32", "ui32"),
+        ("UINT16", "ui16"),
+        ("COMPLEX64", "complex<f32>"),
+        ("COMPLEX128", "complex<f64>"),
+        ("INT4", "i8"),
     )
-}  # fmt: skip
+}
 
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")

@@ -1,5 +1,7 @@
-"""Softmax of quantised numbers, in integers, as the reference kernels compute it: of 8 bits in gemmlowp's fixed point with an exponential
-that is a table, of 16 bits by tables with interpolation."""
+"""Softmax of quantised numbers, in integers, as the reference kernels compute it: of 8 bits in
+gemmlowp's fixed point with an exponential that is a table, of 16 bits by tables with
+interpolation.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I16, I32, I64
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import I16, I32, I64
 
 from .fixed_point import divide_by_power, exponential, logarithm
 from .quantization import at_i32, clipped, quantized_multiplier, requantized, round_away, scaled
@@ -34,7 +36,9 @@ def softmax(at: At, x: Node) -> Known:
 
 
 def by_rows(at: At, x: Node, function: Callable[[At, Node], Node]) -> Node:
-    """A function of the rows along the last axis, of how far each number is below its row's largest."""
+    """A function of the rows along the last axis, of how far each number is below its row's
+    largest.
+    """
     n = x.shape[-1]
     rows = x if x.rank == 2 else at.apply("cvm.reshape", x, target_shape=(-1, n))
     y = function(at, rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32))
@@ -61,14 +65,18 @@ def of_8_bits(at: At, below: Node, beta: float) -> Node:
 
 
 def places(factor: float) -> tuple[np.ndarray, tuple[int, int]]:
-    """-k * factor for k = 0 ... 255 with 26 fractional bits, as far as they count, and the factor's multiplier and shift."""
+    """-k * factor for k = 0 ... 255 with 26 fractional bits, as far as they count, and the factor's
+    multiplier and shift.
+    """
     m, s = quantized_multiplier(min(factor * (1 << FRACTION), float((1 << 31) - 1)))
     radius = math.floor(((1 << INTEGER_BITS) - 1) * (1 << FRACTION) / 2.0 ** (31 - s))
     return scaled(-np.arange(min(radius, 255) + 1), (m, s), "tflite_double"), (m, s)
 
 
 def exponentials(at: At, below: Node, at_places: np.ndarray) -> tuple[Node, Node]:
-    """Powers of e with 31 fractional bits, 0 where they do not count, and the sum of each row of them with 19."""
+    """Powers of e with 31 fractional bits, 0 where they do not count, and the sum of each row of
+    them with 19.
+    """
     table = np.pad(exponential(at_places, INTEGER_BITS), (0, 256 - len(at_places)))
     powers, terms = (looked_up(at, t, below) for t in (table, divide_by_power(table, SUM_BITS)))
     return powers, terms.sum((1,), dtype=I32, acc_dtype=I32)
@@ -112,7 +120,9 @@ def log_of_8_bits(at: At, below: Node) -> Node:
 
 
 def table_16(function: Callable[[Any], Any], low: float, high: float) -> np.ndarray:
-    """The function on [low, high] at every number of 16 bits, interpolated between 513 entries of i16."""
+    """The function on [low, high] at every number of 16 bits, interpolated between 513 entries of
+    i16.
+    """
     step = (high - low) / 512
     at = low + step * np.arange(512)
     here, middle, last = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I8, I16, I32, I64, ElementType
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import I8, I16, I32, I64, ElementType
 from cvm.importers.exactness import SUMS
 from cvm.importers.onnx.control_flow_and_recurrence import iterated
 from cvm.importers.onnx.movement import FAR, cut
@@ -68,7 +68,8 @@ def dense(at: At, x: Node, zero_point: int, w: Any, bias: Node | None = None) ->
     return at.apply("quant.dense", x, w, *zeros, *(() if bias is None else (bias,)))
 
 
-# a recurrent layer's inputs, the first of four for gates: input, forget, cell and output; the cell's has no peephole
+# a recurrent layer's inputs, the first of four for gates: input, forget, cell and output; the
+# cell's has no peephole
 WEIGHTS, RECURRENT, BIASES, PROJECTION, OUTPUT, CELL, NORMALISATION = 1, 5, 12, 16, 18, 19, 20
 PEEPHOLES = {0: 9, 1: 10, 3: 11}
 GATE_SCALE = np.float32(2.0**-12)
@@ -76,7 +77,9 @@ GATE_SCALE = np.float32(2.0**-12)
 
 @rule("UNIDIRECTIONAL_SEQUENCE_LSTM", exact=SUMS)
 def lstm(at: At, x: Node, *more: Node | None) -> Known:
-    """Take i8, and no layer normalisation. The state, of the last output and the cell, is an argument and a result."""
+    """Take i8, and no layer normalisation. The state, of the last output and the cell, is an
+    argument and a result.
+    """
     inputs = [x, *more, *[None] * (23 - len(more))]
     if at.x.type != "INT8" or any(v is not None for v in inputs[NORMALISATION:]):
         raise Unsupported(

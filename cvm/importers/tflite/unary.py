@@ -1,5 +1,6 @@
-"""Functions of one operand. Of quantised numbers they are look-up tables, computed while importing as the reference kernels compute
-an element; of floats, scalar operations."""
+"""Functions of one operand. Of quantised numbers they are look-up tables, computed while importing
+as the reference kernels compute an element; of floats, scalar operations.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I16
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import I16
 from cvm.importers.exactness import EXACT, Exactness
 
 from .fixed_point import divide_by_power, high, inverse_square_root
@@ -22,7 +23,9 @@ F64 = np.float64
 
 
 def tabulated(at: At, x: Node, function: Function) -> Node:
-    """The table of a function of all numbers of an element type, in i64, clamped to the result's type."""
+    """The table of a function of all numbers of an element type, in i64, clamped to the result's
+    type.
+    """
     low, high = x.element.limits
     table = np.clip(function(at, np.arange(low, high + 1, dtype=np.int64)), *at.y.element.limits)
     return at.apply("quant.table", x, at.node(table.astype(at.y.element.dtype)))
@@ -39,7 +42,9 @@ ERROR = 2.0**-21  # relative: of an elementary function of f32, and of the opera
 
 
 def of_real(function: Callable[[Any], Any]) -> Function:
-    """A function of the real numbers that elements stand for, in f32, rounded half away from zero."""
+    """A function of the real numbers that elements stand for, in f32, rounded half away from
+    zero.
+    """
 
     def run(at: At, q: np.ndarray) -> np.ndarray:
         if at.x.element is I16:
@@ -123,7 +128,9 @@ def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
 
 
 def sigmoid_table() -> np.ndarray:
-    """The logistic function of k / 24 in units of 2^-16, each entry raised by half of the interpolation's error beside it."""
+    """The logistic function of k / 24 in units of 2^-16, each entry raised by half of the
+    interpolation's error beside it.
+    """
     here, middle, after = (
         65536 / (1 + np.exp(-(np.arange(257) + d) / 24)) for d in (0.0, 0.5, 1.0)
     )
@@ -136,7 +143,9 @@ SIGMOID = sigmoid_table()
 
 
 def fixed_point_input(at: At, q: np.ndarray) -> np.ndarray:
-    """Numbers of 16 bits in units of 3/4 of 2^-12, as the table of the logistic function takes them."""
+    """Numbers of 16 bits in units of 3/4 of 2^-12, as the table of the logistic function takes
+    them.
+    """
     exponent = math.log2(float(at.x.scale)) + 12
     if exponent in (0, 1) if at.op == "TANH" else exponent == 0:
         return q * (3 << int(exponent))
@@ -147,7 +156,9 @@ def fixed_point_input(at: At, q: np.ndarray) -> np.ndarray:
 
 
 def interpolated(x: np.ndarray, bits: int) -> np.ndarray:
-    """The logistic function of |x|, whose low bits interpolate between the table's entries, with as many bits more."""
+    """The logistic function of |x|, whose low bits interpolate between the table's entries, with as
+    many bits more.
+    """
     place = np.minimum(np.abs(x) >> bits, 255)
     return (SIGMOID[place] << bits) + (np.abs(x) & ((1 << bits) - 1)) * (
         SIGMOID[place + 1] - SIGMOID[place]

@@ -1,11 +1,13 @@
-"""TOSA graphs to programs: integer graphs, of which every result is what the specification says, bit for bit."""
+"""TOSA graphs to programs: integer graphs, of which every result is what the specification says,
+bit for bit.
+"""
 
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
 
-from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.types import TensorType
+from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.dialect.types.tensor_types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, contents
@@ -19,10 +21,12 @@ from .text import read_text
 
 @USER_TRACEBACK
 def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
-    """A TOSA graph as a verified module, whose function is `main`: of a path or bytes, a flatbuffer or the text of MLIR.
+    """A TOSA graph as a verified module, whose function is `main`: of a path or bytes, a flatbuffer
+    or the text of MLIR.
 
-    Graphs of integers are imported, and every result is what the specification says, bit for bit. Raises ParseError, which
-    names every operator that cannot be imported."""
+    Graphs of integers are imported, and every result is what the specification says, bit for bit.
+    Raises ParseError, which names every operator that cannot be imported.
+    """
     filename, data = contents(model, "<tosa>")
     try:
         graph = read_text(data, filename) if b"func.func" in data else read(data)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
-from cvm.dialect.program.builder import Node
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.importers.exactness import ANY, EXACT, Exactness
 from cvm.importers.onnx.elementwise import number
 from cvm.importers.onnx.importer import OperatorAt
@@ -25,10 +25,29 @@ MAX_RANK = 6  # of the specification's level 8K
 REFUSED = {
     **dict.fromkeys(("COND_IF", "WHILE_LOOP"), "control flow is not imported"),
     **dict.fromkeys(("VARIABLE", "VARIABLE_READ", "VARIABLE_WRITE"), "variables are not imported"),
-    **dict.fromkeys(["CEIL", "COS", "ERF", "EXP", "FFT2D", "FLOOR", "LOG", "POW", "RECIPROCAL", "REDUCE_PRODUCT", "RFFT2D", "RSQRT", "SIGMOID", "SIN", "TANH"], "it computes on floats"),
+    **dict.fromkeys(
+        [
+            "CEIL",
+            "COS",
+            "ERF",
+            "EXP",
+            "FFT2D",
+            "FLOOR",
+            "LOG",
+            "POW",
+            "RECIPROCAL",
+            "REDUCE_PRODUCT",
+            "RFFT2D",
+            "RSQRT",
+            "SIGMOID",
+            "SIN",
+            "TANH",
+        ],
+        "it computes on floats",
+    ),
     "CONV3D": "quant.conv2d has two dimensions of space",
     "CUSTOM": "the specification does not say what it computes",
-}  # fmt: skip
+}
 RULES: dict[str, Rule] = {}
 rule = table(RULES)
 STAYS = Exactness(
@@ -37,11 +56,28 @@ STAYS = Exactness(
 INSIDE = Exactness("its indices are inside the tensor, which a call checks")
 EXACTNESS = {
     **dict.fromkeys(
-        ("ADD", "SUB", "MUL", "INTDIV", "ABS", "NEGATE", "LOGICAL_LEFT_SHIFT", "CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL",
-         "REDUCE_SUM", "AVG_POOL2D", "RESCALE", "RESIZE", "TABLE"), STAYS,
+        (
+            "ADD",
+            "SUB",
+            "MUL",
+            "INTDIV",
+            "ABS",
+            "NEGATE",
+            "LOGICAL_LEFT_SHIFT",
+            "CONV2D",
+            "DEPTHWISE_CONV2D",
+            "TRANSPOSE_CONV2D",
+            "MATMUL",
+            "REDUCE_SUM",
+            "AVG_POOL2D",
+            "RESCALE",
+            "RESIZE",
+            "TABLE",
+        ),
+        STAYS,
     ),
     **dict.fromkeys(("GATHER", "SCATTER"), INSIDE),
-}  # fmt: skip  # of the operators that are exact under a condition
+}
 
 
 @dataclass
@@ -93,7 +129,9 @@ class At(OperatorAt):
     def pads(
         self, name: str, kernel: Any = (), dilation: Any = (1, 1)
     ) -> tuple[int, int, int, int]:
-        """PT, PL, PB, PR of TOSA's top, bottom, left and right; a window of this kernel is to end where the padded input does."""
+        """PT, PL, PB, PR of TOSA's top, bottom, left and right; a window of this kernel is to end
+        where the padded input does.
+        """
         top, bottom, left, right = self[name]
         sizes = (
             n + m
@@ -110,11 +148,24 @@ class At(OperatorAt):
 # Elementwise
 
 UFUNCS = {
-    "ADD": "add", "SUB": "subtract", "MAXIMUM": "maximum", "MINIMUM": "minimum", "ABS": "absolute", "BITWISE_AND": "bitwise_and",
-    "BITWISE_OR": "bitwise_or", "BITWISE_XOR": "bitwise_xor", "BITWISE_NOT": "invert", "LOGICAL_AND": "logical_and",
-    "LOGICAL_OR": "logical_or", "LOGICAL_XOR": "logical_xor", "LOGICAL_NOT": "logical_not", "LOGICAL_LEFT_SHIFT": "left_shift",
-    "EQUAL": "equal", "GREATER": "greater", "GREATER_EQUAL": "greater_equal",
-}  # fmt: skip
+    "ADD": "add",
+    "SUB": "subtract",
+    "MAXIMUM": "maximum",
+    "MINIMUM": "minimum",
+    "ABS": "absolute",
+    "BITWISE_AND": "bitwise_and",
+    "BITWISE_OR": "bitwise_or",
+    "BITWISE_XOR": "bitwise_xor",
+    "BITWISE_NOT": "invert",
+    "LOGICAL_AND": "logical_and",
+    "LOGICAL_OR": "logical_or",
+    "LOGICAL_XOR": "logical_xor",
+    "LOGICAL_NOT": "logical_not",
+    "LOGICAL_LEFT_SHIFT": "left_shift",
+    "EQUAL": "equal",
+    "GREATER": "greater",
+    "GREATER_EQUAL": "greater_equal",
+}
 
 
 def ufunc(name: str, *xs: Node) -> Node:
@@ -187,7 +238,9 @@ def clamp(at: At, x: Node) -> Node:
 
 
 def zero(point: Array, unsigned: bool = False) -> int:
-    """A zero point as a number; only numbers of 8 bits have one, and unsigned ones of 16 the middle."""
+    """A zero point as a number; only numbers of 8 bits have one, and unsigned ones of 16 the
+    middle.
+    """
     values = point.reshape(-1)
     number = int(values.view(UNSIGNED_DTYPE[values.dtype])[0]) if unsigned else int(values[0])
     if (

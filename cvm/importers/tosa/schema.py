@@ -1,12 +1,14 @@
-"""A TOSA graph in memory, and the tables of its schema: element types, operators and their attributes."""
+"""A TOSA graph in memory, and the tables of its schema: element types, operators and their
+attributes.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.diagnostics import NOWHERE, Span
-from cvm.dialect.ir.types import F32, I1, I8, I16, I32, I64, ElementType
+from cvm.dialect.support.diagnostics import NOWHERE, Span
+from cvm.dialect.types.tensor_types import F32, I1, I8, I16, I32, I64, ElementType
 
 TYPES = (
     "UNKNOWN",
@@ -22,8 +24,15 @@ TYPES = (
     "SHAPE",
 )
 ELEMENTS: dict[str, ElementType] = {
-    "BOOL": I1, "INT4": I8, "INT8": I8, "INT16": I16, "INT32": I32, "INT48": I64, "FP32": F32, "SHAPE": I64,
-}  # fmt: skip
+    "BOOL": I1,
+    "INT4": I8,
+    "INT8": I8,
+    "INT16": I16,
+    "INT32": I32,
+    "INT48": I64,
+    "FP32": F32,
+    "SHAPE": I64,
+}
 _OPERATORS = """
 UNKNOWN ARGMAX AVG_POOL2D CONV2D CONV3D DEPTHWISE_CONV2D FFT2D MATMUL MAX_POOL2D RFFT2D TRANSPOSE_CONV2D CLAMP ERF SIGMOID TANH
 ADD ARITHMETIC_RIGHT_SHIFT BITWISE_AND BITWISE_OR BITWISE_XOR INTDIV LOGICAL_AND LOGICAL_LEFT_SHIFT LOGICAL_RIGHT_SHIFT
@@ -52,13 +61,18 @@ ATTRIBUTES = {  # of the operators that have any, in the order of their slots
     ),
     "TRANSPOSE": "perms:[i32]",
     "RESIZE": "mode:u32",
-    "RESCALE": "scale32:bool rounding_mode:u32 per_channel:bool input_unsigned:bool output_unsigned:bool",
+    "RESCALE": "scale32:bool rounding_mode:u32 per_channel:bool input_unsigned:bool "
+    "output_unsigned:bool",
 }
 SCHEMA = {
     "TosaGraph": "version:- regions:[TosaRegion]",
     "TosaRegion": "name:str blocks:[TosaBasicBlock]",
-    "TosaBasicBlock": "name:str operators:[TosaOperator] tensors:[TosaTensor] inputs:[str] outputs:[str] shapes:[TosaShape]",
-    "TosaTensor": "name:str shape:[i32] type:u32 data:[u8] variable:bool is_unranked:bool variable_name:str",
+    "TosaBasicBlock": "name:str operators:[TosaOperator] "
+    "tensors:[TosaTensor] inputs:[str] "
+    "outputs:[str] "
+    "shapes:[TosaShape]",
+    "TosaTensor": "name:str shape:[i32] type:u32 data:[u8] variable:bool is_unranked:bool "
+    "variable_name:str",
     "TosaShape": "name:str rank:u32 data:[u8]",
     "TosaOperator": "op:u32 attribute_type:u8 attribute:table inputs:[str] outputs:[str]",
     "Version": "_major:i32 _minor:i32 _patch:i32 _draft:bool",
@@ -68,7 +82,9 @@ SCHEMA = {
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of a graph: its shape, the name of its type, and its elements, if it is a constant."""
+    """A tensor of a graph: its shape, the name of its type, and its elements, if it is a
+    constant.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -98,7 +114,9 @@ class Graph:
 
 
 def unpacked(data: np.ndarray, type: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The elements of a constant from the bytes of a file; raises ValueError if there are too few."""
+    """The elements of a constant from the bytes of a file; raises ValueError if there are too
+    few.
+    """
     count, raw = int(np.prod(shape, dtype=object)), np.asarray(data, np.uint8)
     if type == "INT4":
         elements = (np.stack([raw << 4, raw], -1).astype(np.int8) >> 4).reshape(-1)

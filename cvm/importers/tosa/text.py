@@ -1,4 +1,6 @@
-"""TOSA graphs from the text that `tosa-opt` prints: a function, whose operators are in MLIR's short or generic form."""
+"""TOSA graphs from the text that `tosa-opt` prints: a function, whose operators are in MLIR's short
+or generic form.
+"""
 
 import json
 import re
@@ -11,7 +13,7 @@ from lark.exceptions import UnexpectedInput
 
 import cvm
 from cvm import grammar
-from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
+from cvm.dialect.support.diagnostics import Diagnostic, Source, Span
 
 from .schema import ELEMENTS, Graph, Operator, Tensor, unpacked
 
@@ -112,7 +114,9 @@ def elements(token: Any, shape: tuple[int, ...], kind: str) -> np.ndarray:
 
 
 def value(token: Any) -> Any:
-    """An attribute: numbers and lists of them, names of modes as numbers; the elements of a constant as they are."""
+    """An attribute: numbers and lists of them, names of modes as numbers; the elements of a
+    constant as they are.
+    """
     text = re.sub(r'^#.*<|^"|[">]$', "", token)
     if text.startswith("array<"):
         return tuple(map(int, re.findall(r"-?\d+", text.partition(":")[2])))

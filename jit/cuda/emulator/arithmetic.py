@@ -1,6 +1,9 @@
-"""The arithmetic of PTX instructions on registers: a row by name, from modifiers to a function of arrays.
+"""The arithmetic of PTX instructions on registers: a row by name, from modifiers to a function of
+arrays.
 
-A row has the types of its operands and of its result, since an instruction names only one of them."""
+A row has the types of its operands and of its result, since an instruction names only one of
+them.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -81,7 +84,9 @@ def _fma(i: Instruction) -> Operation:
 
 
 def _plain(function: Compute) -> Callable[[Instruction], Operation]:
-    """As `_same`; NumPy rounds to nearest, and other roundings of f32 are done in double precision."""
+    """As `_same`; NumPy rounds to nearest, and other roundings of f32 are done in double
+    precision.
+    """
 
     def row(i: Instruction) -> Operation:
         rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
@@ -108,13 +113,25 @@ def _quotient(a: Array, b: Array) -> Array:
 
 
 _COMPARE: dict[str, Compute] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
-}  # fmt: skip
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lo": np.less,
+    "ls": np.less_equal,
+    "hi": np.greater,
+    "hs": np.greater_equal,
+}
 _OPPOSITE: dict[str, Compute] = {  # of NaN each of these is false
-    "equ": lambda a, b: (a < b) | (a > b), "neu": np.equal, "ltu": np.greater_equal, "leu": np.greater,
-    "gtu": np.less_equal, "geu": np.less,
-}  # fmt: skip
+    "equ": lambda a, b: (a < b) | (a > b),
+    "neu": np.equal,
+    "ltu": np.greater_equal,
+    "leu": np.greater,
+    "gtu": np.less_equal,
+    "geu": np.less,
+}
 _JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
@@ -188,10 +205,19 @@ def _of_doubles(function: Callable[[Array], Array]) -> Callable[[Instruction], O
 
 
 _SAME: dict[str, Compute] = {
-    "mov": lambda a: a, "cvta": lambda a: a, "rem": lambda a, b: (a - _quotient(a, b) * b).astype(a.dtype), "abs": np.abs, "neg": np.negative, "min": np.fmin,
-    "max": np.fmax, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "mov": lambda a: a,
+    "cvta": lambda a: a,
+    "rem": lambda a, b: (a - _quotient(a, b) * b).astype(a.dtype),
+    "abs": np.abs,
+    "neg": np.negative,
+    "min": np.fmin,
+    "max": np.fmax,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
     "copysign": lambda a, b: np.copysign(b, a),
-}  # fmt: skip
+}
 _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "add": _plain(np.add),
     "sub": _plain(np.subtract),
@@ -208,7 +234,9 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "slct": lambda i: _chosen(dtype(i.modifiers[-2]), dtype(i.type), lambda c: c >= 0),
     "cvt": _cvt,
     "clz": bit_operations.leading_zeros,
-    "popc": lambda i: Operation((dtype(i.type),), WORD, lambda a: np.bitwise_count(a).astype(np.uint32)),
+    "popc": lambda i: Operation(
+        (dtype(i.type),), WORD, lambda a: np.bitwise_count(a).astype(np.uint32)
+    ),
     "bfe": bit_operations.extract,
     "bfi": bit_operations.insert,
     "brev": bit_operations.bits_reversed,
@@ -223,4 +251,4 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "ex2": _of_doubles(np.exp2),
     "lg2": _of_doubles(np.log2),
     **{f.__name__: _of_doubles(f) for f in (np.sin, np.cos, np.tanh)},
-}  # fmt: skip
+}

@@ -1,4 +1,6 @@
-"""Float operations that NumPy does not have: a * b + c rounded once, roundings in a direction, floats to integers."""
+"""Float operations that NumPy does not have: a * b + c rounded once, roundings in a direction,
+floats to integers.
+"""
 
 import ctypes
 import ctypes.util
@@ -19,7 +21,9 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _odd_sum(a: Array, b: Array) -> Array:
-    """a + b; where that is not exact, the neighbour whose last bit is set: rounded again to less, it is rounded once."""
+    """a + b; where that is not exact, the neighbour whose last bit is set: rounded again to less,
+    it is rounded once.
+    """
     total, error = _two_sum(a, b)
     bits = np.ascontiguousarray(total).view(np.int64)
     wrong = (error != 0) & np.isfinite(error) & np.isfinite(total) & (bits & 1 == 0)
@@ -74,7 +78,9 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 
 def toward(value: Array, exact_side: Array, rounding: str) -> Array:
-    """`value` or its neighbour on the right side of the exact one; `exact_side` is the sign of exact minus value."""
+    """`value` or its neighbour on the right side of the exact one; `exact_side` is the sign of
+    exact minus value.
+    """
     down = {
         "rz": (exact_side < 0) & (value > 0),
         "rm": exact_side < 0,
@@ -110,7 +116,9 @@ WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 def to_integer(x: Array, kind: np.dtype, rounding: str) -> Array:
-    """A float as the nearest integer that the type has. NaN gives 0 from f32 to 32 bits, else the top bit alone."""
+    """A float as the nearest integer that the type has. NaN gives 0 from f32 to 32 bits, else the
+    top bit alone.
+    """
     whole = WHOLE[rounding](x.astype(np.float64) if x.dtype == np.float16 else x)
     limits = np.iinfo(kind)
     above, below, nan = whole >= float(limits.max) + 1, whole < float(limits.min), np.isnan(whole)

@@ -1,4 +1,6 @@
-"""Each PTX instruction as a function of the threads that execute it: registers, memory and the warp's other threads."""
+"""Each PTX instruction as a function of the threads that execute it: registers, memory and the
+warp's other threads.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -17,9 +19,13 @@ from .shared_memory import Shared
 Step: TypeAlias = Callable[[Active], None]
 Place: TypeAlias = "tuple[Array, Memory | Shared | Local]"
 _ATOMIC = {
-    "add": np.add, "max": np.maximum, "min": np.minimum, "or": np.bitwise_or, "and": np.bitwise_and,
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "or": np.bitwise_or,
+    "and": np.bitwise_and,
     "xor": np.bitwise_xor,
-}  # fmt: skip
+}
 _NOTHING = {"bar", "barrier", "prefetch", "prefetchu"}
 
 
@@ -34,10 +40,20 @@ class Instructions:
 
     def bind(self, i: Instruction) -> Step:
         special: dict[str, Callable[[Instruction], Step]] = {
-            "ld": self.load, "st": self.store, "atom": self.atomic, "red": self.atomic, "shfl": self.shuffle,
-            "vote": self.vote, "mma": self.matrix, "activemask": self.vote, "cvta": self.convert_address,
-            "cp": self.copy, "ldmatrix": self.load_matrices, "membar": self.fence, "fence": self.fence,
-        }  # fmt: skip
+            "ld": self.load,
+            "st": self.store,
+            "atom": self.atomic,
+            "red": self.atomic,
+            "shfl": self.shuffle,
+            "vote": self.vote,
+            "mma": self.matrix,
+            "activemask": self.vote,
+            "cvta": self.convert_address,
+            "cp": self.copy,
+            "ldmatrix": self.load_matrices,
+            "membar": self.fence,
+            "fence": self.fence,
+        }
         if i.name in _NOTHING:
             return lambda active: None
         if i.name == "mov" and any("{" in o for o in i.operands):
@@ -112,7 +128,9 @@ class Instructions:
         return lambda active: base[active].astype(np.uint64, copy=False) + offset
 
     def _access(self, i: Instruction, place: str, width: int) -> Callable[[Active], Place]:
-        """The addresses of so many bytes each, which are aligned, and the memory that they lie in."""
+        """The addresses of so many bytes each, which are aligned, and the memory that they lie
+        in.
+        """
         addresses, lanes, space = self._addresses(place), self.registers.lanes, _space(i)
         what = "load" if i.name == "ld" else "store"
 
@@ -198,7 +216,9 @@ class Instructions:
         return lambda active: order.fence(lanes[active]) if wide else None
 
     def copy(self, i: Instruction) -> Step:
-        """cp.async: copies from global to shared memory that run beside the thread, in groups that it waits for."""
+        """cp.async: copies from global to shared memory that run beside the thread, in groups that
+        it waits for.
+        """
         lanes, what = self.registers.lanes, ".".join(i.modifiers[:2])
         if what == "async.commit_group":
             return lambda active: self.shared.commit(lanes[active])
@@ -236,7 +256,9 @@ class Instructions:
     # warps
 
     def load_matrices(self, i: Instruction) -> Step:
-        """ldmatrix: 1, 2 or 4 matrices of 8 rows of 16 bytes, whose addresses 8 threads each of a warp give."""
+        """ldmatrix: 1, 2 or 4 matrices of 8 rows of 16 bytes, whose addresses 8 threads each of a
+        warp give.
+        """
         targets = [self.registers.target(n, WORD) for n in _vector(i.operands[0])]
         if "m8n8" not in i.modifiers or i.type != "b16" or f"x{len(targets)}" not in i.modifiers:
             raise Unsupported(f"the instruction {i}")

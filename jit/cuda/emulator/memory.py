@@ -1,7 +1,8 @@
 """The emulator's memory: arrays of their own addresses, and local memory.
 
-An address is a space's number above bit 40 and a byte offset below, so that nothing outside of an array is ever
-reached: it is an error that says what was wrong."""
+An address is a space's number above bit 40 and a byte offset below, so that nothing outside of an
+array is ever reached: it is an error that says what was wrong.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ BANKS, BANK = 32, 4  # of shared memory, and bytes that each gives at once
 
 
 class Memory:
-    """Global memory: arrays that live as long as the memory, what was asked of them, and what a launch does to them."""
+    """Global memory: arrays that live as long as the memory, what was asked of them, and what a
+    launch does to them.
+    """
 
     def __init__(self, count_transactions: bool = False) -> None:
         self.spaces: dict[int, tuple[Array, int]] = {}
@@ -100,14 +103,17 @@ class Memory:
         )
 
     def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array, History]:
-        """The array that the addresses lie in, as elements of the type, the elements' numbers, and who accessed it."""
+        """The array that the addresses lie in, as elements of the type, the elements' numbers, and
+        who accessed it.
+        """
         space = int(addresses[0]) >> SPACE
         held, size = self.spaces.get(space, (np.empty(0, np.uint8), -1))
         offsets = addresses.astype(np.int64) - (space << SPACE)
         low, high = int(offsets.min()), int(offsets.max())
         if low < 0 or high + dtype.itemsize > size:
             raise Fault(
-                f"a {what} outside of its array: at byte {high if low >= 0 else low} of {max(size, 0)}"
+                f"a {what} outside of its array: at byte {high if low >= 0 else low} of "
+                f"{max(size, 0)}"
             )
         if np.any(offsets & (dtype.itemsize - 1)):
             raise Fault(f"a {what} of {dtype.itemsize} bytes that is not aligned")
@@ -121,7 +127,9 @@ class Memory:
         )
 
     def count(self, what: str, lanes: Array, addresses: Array, width: int) -> None:
-        """Counts the bytes, the sectors that each warp's access touches, and how few could hold the bytes that it wants."""
+        """Counts the bytes, the sectors that each warp's access touches, and how few could hold the
+        bytes that it wants.
+        """
         warps = lanes.astype(np.int64) // WARP << 48
         byte = addresses.astype(np.int64)
         touched = np.concatenate(
@@ -135,7 +143,9 @@ class Memory:
         self.statistics[f"{what} requests"] += len(each)
 
     def count_banks(self, lanes: Array, offsets: Array, width: int) -> None:
-        """Count answers of shared memory, 128 bytes of neighbouring threads at once, and bank conflicts."""
+        """Count answers of shared memory, 128 bytes of neighbouring threads at once, and bank
+        conflicts.
+        """
         groups = lanes.astype(np.int64) // min(WARP, BANKS * BANK // width)
         words = np.concatenate(
             [(offsets.astype(np.int64) + n) // BANK for n in range(0, width, BANK)]

@@ -35,7 +35,9 @@ class Instruction:
 
 @dataclass
 class Entry:
-    """One kernel: parameters with types, registers by prefix, variables in shared, local and global memory, and its code."""
+    """One kernel: parameters with types, registers by prefix, variables in shared, local and global
+    memory, and its code.
+    """
 
     name: str
     parameters: list[tuple[str, str]]

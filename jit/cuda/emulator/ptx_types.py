@@ -30,7 +30,9 @@ def dtype(name: str) -> np.dtype:
 
 @dataclass(frozen=True)
 class Operation:
-    """An instruction bound to its types: the operands', the result's, and how one is computed of the others."""
+    """An instruction bound to its types: the operands', the result's, and how one is computed of
+    the others.
+    """
 
     operands: tuple[np.dtype, ...]
     result: np.dtype

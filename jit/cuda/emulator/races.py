@@ -1,8 +1,10 @@
 """Find races: two threads access a byte, one of them writes it, and nothing orders the accesses.
 
-A barrier orders the accesses of a block. Those of two blocks are ordered as in PTX's memory model: by a fence of the
-first thread, its atomic access to a flag, a later one of the second thread, and a fence of that thread; barriers extend
-this to the other threads of the blocks. Atomic accesses do not race with each other."""
+A barrier orders the accesses of a block. Those of two blocks are ordered as in PTX's memory model:
+by a fence of the first thread, its atomic access to a flag, a later one of the second thread, and a
+fence of that thread; barriers extend this to the other threads of the blocks. Atomic accesses do
+not race with each other.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -12,7 +14,8 @@ import numpy as np
 from .ptx import Unsupported
 from .ptx_types import Array
 
-# A mark is the time of an access, above the number of its block, whether it is atomic, and its thread within the block
+# A mark is the time of an access, above the number of its block, whether it is atomic, and its
+# thread within the block
 BLOCK, ATOMIC, TICK = (1 << 11) - 1, 1 << 11, 1 << 34  # BLOCK stands for several threads of a block
 SEVERAL, UNDER_WAY = (
     (1 << 62) - 1 - ATOMIC,
@@ -23,7 +26,9 @@ Known = Counter[int]  # by thread or block, the time before which its accesses a
 
 
 class Fault(Exception):
-    """An error that a GPU would not detect: an access out of bounds, a race, or undefined behaviour."""
+    """An error that a GPU would not detect: an access out of bounds, a race, or undefined
+    behaviour.
+    """
 
 
 class Order:
@@ -57,7 +62,9 @@ class Order:
         )
 
     def flag(self, flag: Known, thread: int, name: str, how: Sequence[str]) -> None:
-        """An atomic access to a flag, which keeps what comes before an access that sees its value."""
+        """An atomic access to a flag, which keeps what comes before an access that sees its
+        value.
+        """
         acquires, releases = ("acq_rel" in how or kind in how for kind in ("acquire", "release"))
         if name == "st":
             flag.clear()
@@ -94,8 +101,9 @@ class History:
         how: Sequence[str] = (),
         same: Array | None = None,
     ) -> None:
-        """Records what an instruction with these modifiers does to the elements of a width at these places. A store does
-        not race with another where it writes the same value."""
+        """Records what an instruction with these modifiers does to the elements of a width at these
+        places. A store does not race with another where it writes the same value.
+        """
         if width < self.unit:
             self.written, self.read = (
                 marks.repeat(self.unit // width) for marks in (self.written, self.read)
@@ -176,11 +184,14 @@ class History:
                     else f"one of another block {did}, in no order"
                 )
                 raise Fault(
-                    f"a thread {'reads' if name == 'ld' else 'writes'} {self.space} memory that {who}"
+                    f"a thread {'reads' if name == 'ld' else 'writes'} {self.space} memory "
+                    f"that {who}"
                 )
 
     def races(self, marks: Array, mine: Array) -> Array:
-        """Find marks of other threads since the last barrier, or of other blocks, that are not atomic like these."""
+        """Find marks of other threads since the last barrier, or of other blocks, that are not
+        atomic like these.
+        """
         other = (marks ^ mine) & TICK - 1 & ~ATOMIC
         recent = marks >= np.where(other > BLOCK, self.oldest, self.order.since)
         return (marks >= UNDER_WAY) | recent & (other != 0) & (marks & mine & ATOMIC == 0)

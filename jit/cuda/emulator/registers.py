@@ -1,4 +1,6 @@
-"""The registers of all threads that run together: one array for each, seen under the type that an instruction wants."""
+"""The registers of all threads that run together: one array for each, seen under the type that an
+instruction wants.
+"""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +17,9 @@ Active: TypeAlias = (
 
 
 class Registers:
-    """Values by thread. A thread's number is its block's (of those that run together) times threads, plus its own."""
+    """Values by thread. A thread's number is its block's (of those that run together) times
+    threads, plus its own.
+    """
 
     def __init__(
         self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int]
@@ -28,9 +32,13 @@ class Registers:
         self.held: dict[str, Array] = {}
         thread, block = self.lanes % threads, self.lanes // threads
         special = {
-            "%tid.x": thread, "%ctaid.x": block, "%ntid.x": threads, "%nctaid.x": grid, "%laneid": thread % 32,
+            "%tid.x": thread,
+            "%ctaid.x": block,
+            "%ntid.x": threads,
+            "%nctaid.x": grid,
+            "%laneid": thread % 32,
             "%warpid": thread // 32,
-        }  # fmt: skip
+        }
         self.special = {
             n: np.array(np.broadcast_to(np.asarray(v, np.uint32), self.count))
             for n, v in special.items()

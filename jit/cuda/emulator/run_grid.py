@@ -1,7 +1,9 @@
-"""Run a kernel's grid: blocks in batches, all their threads in lockstep, divergent groups one after the other.
+"""Run a kernel's grid: blocks in batches, all their threads in lockstep, divergent groups one after
+the other.
 
-A group is threads at the same place; the group that is furthest behind runs first, so that threads reconverge after
-branches. A barrier holds a group until every thread of its block has arrived."""
+A group is threads at the same place; the group that is furthest behind runs first, so that threads
+reconverge after branches. A barrier holds a group until every thread of its block has arrived.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +22,18 @@ Groups = list[tuple[int, Active]]  # where threads are, by number of a basic blo
 
 
 def launch(
-    entry: Entry, grid: int, threads: int, arguments: Sequence[int], memory: Memory, some: range | None = None,
+    entry: Entry,
+    grid: int,
+    threads: int,
+    arguments: Sequence[int],
+    memory: Memory,
+    some: range | None = None,
     shared: int = 0,
-) -> None:  # fmt: skip
-    """Runs a kernel over `grid` blocks of `threads` threads, or `some` of the blocks. `arguments` are addresses and
-    integers, in order; `shared` are the bytes of an array that only the launch tells, and that is the only one."""
+) -> None:
+    """Runs a kernel over `grid` blocks of `threads` threads, or `some` of the blocks. `arguments`
+    are addresses and integers, in order; `shared` are the bytes of an array that only the launch
+    tells, and that is the only one.
+    """
     named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
     memory.begin()
     tables = {

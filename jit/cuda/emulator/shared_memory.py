@@ -1,7 +1,9 @@
 """Shared memory, and copies to it that are under way.
 
-Every access to a byte that a `cp.async` writes is an error until its thread has waited for the copy; from then on the
-byte counts as written by that thread, so that the others need a barrier too."""
+Every access to a byte that a `cp.async` writes is an error until its thread has waited for the
+copy; from then on the byte counts as written by that thread, so that the others need a barrier
+too.
+"""
 
 from collections.abc import Sequence
 
@@ -38,7 +40,9 @@ class Shared(Inner):
     # asynchronous copies
 
     def copy(self, addresses: Array, lanes: Array, values: Array) -> None:
-        """Begins a copy of each thread's bytes; it belongs to the group that the thread commits next."""
+        """Begins a copy of each thread's bytes; it belongs to the group that the thread commits
+        next.
+        """
         self.store(addresses, lanes, values, ("async",))
         bytes = self.places(addresses, lanes, values.dtype)[:, None] + np.arange(
             values.dtype.itemsize
@@ -49,7 +53,9 @@ class Shared(Inner):
         self.groups[lanes] += 1
 
     def wait(self, lanes: Array, pending: int) -> None:
-        """Ends the threads' copies but those of the last groups that were committed; of -1, also those of none."""
+        """Ends the threads' copies but those of the last groups that were committed; of -1, also
+        those of none.
+        """
         last = np.zeros(len(self.groups), np.int64)
         last[lanes] = self.groups[lanes] - 1 - pending
         copies, self.copies = self.copies, []

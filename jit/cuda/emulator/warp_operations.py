@@ -1,4 +1,6 @@
-"""Instructions in which the threads of a warp work together: shuffles, votes and tensor-core products."""
+"""Instructions in which the threads of a warp work together: shuffles, votes and tensor-core
+products.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,12 +50,16 @@ def whole_warps(lanes: Array) -> None:
 def matrix_product(
     a: Sequence[Array], b: Sequence[Array], c: Sequence[Array], kinds: tuple[np.dtype, np.dtype]
 ) -> list[Array]:
-    """mma.m16n8k32 of 8-bit integers: the fragments of A (4 words a thread), B (2) and C (4) to those of A B + C."""
+    """mma.m16n8k32 of 8-bit integers: the fragments of A (4 words a thread), B (2) and C (4) to
+    those of A B + C.
+    """
 
     def matrices(
         words: Sequence[Array], kind: Any, parts: tuple[int, ...], axes: Sequence[int]
     ) -> Array:
-        """The elements that threads hold, by groups of 4 threads, threads and parts, in another order of these axes."""
+        """The elements that threads hold, by groups of 4 threads, threads and parts, in another
+        order of these axes.
+        """
         return (
             np.stack(words, -1)
             .view(kind)

@@ -1,4 +1,6 @@
-"""NumPy's functions of traced arrays: what NumPy gives, for integers, floats and element types that are promoted."""
+"""NumPy's functions of traced arrays: what NumPy gives, for integers, floats and element types that
+are promoted.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import numpy_forms
 import pytest
 
 import cvm
-from cvm.numpy_functions import ARRAY_FUNCTIONS, REFUSED
+from cvm.numpy import ARRAY_FUNCTIONS, REFUSED
 
 RANDOM = np.random.default_rng(3)
 X = {
@@ -29,9 +31,16 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "var": lambda x: (np.var(x), x.var(axis=1, ddof=1), np.var(x, axis=(0, 1), keepdims=True)),
     "std": lambda x: (np.std(x, axis=0), x.std()),
     "average": lambda x: (np.average(x, axis=1), np.average(x, axis=1, weights=np.arange(6) + 1.0)),
-    "median": lambda x: (np.median(x), np.median(x, axis=0), np.median(x[:, :5], axis=1, keepdims=True)),
+    "median": lambda x: (
+        np.median(x),
+        np.median(x, axis=0),
+        np.median(x[:, :5], axis=1, keepdims=True),
+    ),
     "ptp": lambda x: np.ptp(x, axis=1),
-    "count_nonzero": lambda x: (np.count_nonzero(x, axis=0), np.count_nonzero(x, axis=1, keepdims=True)),
+    "count_nonzero": lambda x: (
+        np.count_nonzero(x, axis=0),
+        np.count_nonzero(x, axis=1, keepdims=True),
+    ),
     "nansum": lambda x: (np.nansum(x, axis=0), np.nanprod(x[:2], axis=1)),
     "nanmax": lambda x: (np.nanmax(x, axis=1), np.nanmin(x)),
     "nanmean": lambda x: np.nanmean(x, axis=1),
@@ -41,32 +50,62 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cumsum": lambda x: (np.cumsum(x), x.cumsum(axis=1), np.cumsum(x, axis=0, dtype="f8")),
     "cumprod": lambda x: np.cumprod(x, axis=0),
     "diff": lambda x: (np.diff(x), np.diff(x, n=2, axis=0)),
-    "searchsorted": lambda x: (np.searchsorted(np.sort(V), x[0]), np.searchsorted(EDGES, x, side="right")),
+    "searchsorted": lambda x: (
+        np.searchsorted(np.sort(V), x[0]),
+        np.searchsorted(EDGES, x, side="right"),
+    ),
     "digitize": lambda x: (np.digitize(x, EDGES), np.digitize(x, EDGES[::-1], right=True)),
-    "take": lambda x: (np.take(x, [5, -1, 0]), x.take([[1, 2], [0, 3]], axis=0), np.take(x, 2, axis=1)),
+    "take": lambda x: (
+        np.take(x, [5, -1, 0]),
+        x.take([[1, 2], [0, 3]], axis=0),
+        np.take(x, 2, axis=1),
+    ),
     "take_along_axis": lambda x: np.take_along_axis(x, np.array([[0], [2], [-1], [1]]), axis=1),
     "diagonal": lambda x: (np.diagonal(x), x.diagonal(offset=2), np.trace(x), x.trace(offset=-1)),
     "diag": lambda x: (np.diag(x), np.diag(x[0]), np.diag(x[1], k=-2)),
-    "interp": lambda x: (np.interp(x, EDGES, EDGES**2), np.interp(x, EDGES, EDGES, left=-9.0, right=9.0)),
+    "interp": lambda x: (
+        np.interp(x, EDGES, EDGES**2),
+        np.interp(x, EDGES, EDGES, left=-9.0, right=9.0),
+    ),
     "outer": lambda x: np.outer(x[0], V),
     "vecdot": lambda x: np.vecdot(x[:, :3], W),
-    "tensordot": lambda x: (np.tensordot(x, x, axes=([1], [1])), np.tensordot(x, x[:, 0], axes=(0, 0))),
+    "tensordot": lambda x: (
+        np.tensordot(x, x, axes=([1], [1])),
+        np.tensordot(x, x[:, 0], axes=(0, 0)),
+    ),
     "inner": lambda x: np.inner(x, x),
     "kron": lambda x: np.kron(x, np.array([[1, 2]], x.dtype)),
     "cross": lambda x: np.cross(x[:, :3], W),
     "norm": lambda x: (np.linalg.norm(x), np.linalg.norm(x, axis=1), np.linalg.norm(x[0], ord=1)),
-    "einsum": lambda x: (np.einsum("ij,kj->ik", x, x), np.einsum("ii->i", x[:, :4]), np.einsum("ij->", x)),
-    "convolve": lambda x: (np.convolve(x[0], W), np.convolve(x[0], W, "valid"), np.convolve(x[0], W, "same")),
+    "einsum": lambda x: (
+        np.einsum("ij,kj->ik", x, x),
+        np.einsum("ii->i", x[:, :4]),
+        np.einsum("ij->", x),
+    ),
+    "convolve": lambda x: (
+        np.convolve(x[0], W),
+        np.convolve(x[0], W, "valid"),
+        np.convolve(x[0], W, "same"),
+    ),
     "correlate": lambda x: (np.correlate(x[0], W), np.correlate(x[0], W, "full")),
     "sliding_window_view": lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=1),
     "broadcast_to": lambda x: np.broadcast_to(x[:, None], (4, 2, 6)),
     "tile": lambda x: np.tile(x, (2, 1)),
     "roll": lambda x: (np.roll(x, 7), np.roll(x, -1, axis=1), np.roll(x, (1, 2), axis=(0, 1))),
     "rot90": lambda x: (np.rot90(x), np.rot90(x, 2), np.rot90(x, -1)),
-    "pad": lambda x: (np.pad(x, 1), np.pad(x, ((1, 0), (2, 3)), "edge"), np.pad(x, 2, "reflect"), np.pad(x, 3, "wrap")),
+    "pad": lambda x: (
+        np.pad(x, 1),
+        np.pad(x, ((1, 0), (2, 3)), "edge"),
+        np.pad(x, 2, "reflect"),
+        np.pad(x, 3, "wrap"),
+    ),
     "triu": lambda x: (np.triu(x), np.triu(x, 1), np.tril(x, -1), np.tril(x)),
     "zeros_like": lambda x: (np.zeros_like(x), np.ones_like(x, dtype="f8"), np.full_like(x, 1)),
-    "split": lambda x: (*np.split(x, 2), *np.split(x, [1, 4], axis=1), *np.array_split(x, 4, axis=1)),
+    "split": lambda x: (
+        *np.split(x, 2),
+        *np.split(x, [1, 4], axis=1),
+        *np.array_split(x, 4, axis=1),
+    ),
     "vstack": lambda x: (np.vstack([x, x[0]]), np.hstack([x, x]), np.hstack([x[0], x[1]])),
     "meshgrid": lambda x: (*np.meshgrid(x[0], V), *np.meshgrid(x[0], V, indexing="ij")),
     "select": lambda x: np.select([x > 1, x < -1], [x, x * 2], default=7),
@@ -74,10 +113,34 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "round": lambda x: (np.round(x), np.around(x * 10)),
     "isclose": lambda x: (np.isclose(x, x + 1e-9), np.allclose(x, x + 1)),
     "real": lambda x: (np.real(x), x.imag, (x * 1j).imag),
-    "subscripts": lambda x: (x[[0, 2]], x[:, np.array([1, -1, 3])], x[[0, 1], [2, 3]], x[None, 1, ..., [0, 1]], x[np.array([True, False, True, True])]),
+    "subscripts": lambda x: (
+        x[[0, 2]],
+        x[:, np.array([1, -1, 3])],
+        x[[0, 1], [2, 3]],
+        x[None, 1, ..., [0, 1]],
+        x[np.array([True, False, True, True])],
+    ),
     "rows": lambda x: tuple(row + 1 for row in x),
-}  # fmt: skip
-SUMS = ("var", "std", "average", "nansum", "nanmean", "tensordot", "inner", "norm", "einsum", "convolve", "correlate", "interp", "cumsum", "cumprod", "vecdot", "median", "diagonal")  # fmt: skip
+}
+SUMS = (
+    "var",
+    "std",
+    "average",
+    "nansum",
+    "nanmean",
+    "tensordot",
+    "inner",
+    "norm",
+    "einsum",
+    "convolve",
+    "correlate",
+    "interp",
+    "cumsum",
+    "cumprod",
+    "vecdot",
+    "median",
+    "diagonal",
+)
 
 
 @pytest.mark.sample(100)
@@ -219,7 +282,9 @@ def test_roots_of_what_has_none(exponent: Any) -> None:
 
 
 def test_elements_are_changed() -> None:
-    """`at` as JAX has it, subscripts of arrays that the function made, and functions that change them."""
+    """`at` as JAX has it, subscripts of arrays that the function made, and functions that change
+    them.
+    """
 
     def changed(x: Any, m: Any) -> Any:
         y = x * 2

@@ -1,4 +1,6 @@
-"""Methods and subscripts of traced arrays, and NumPy's functions of them: what NumPy gives, for every type it makes sense for."""
+"""Methods and subscripts of traced arrays, and NumPy's functions of them: what NumPy gives, for
+every type it makes sense for.
+"""
 
 from __future__ import annotations
 
@@ -322,7 +324,8 @@ def test_results_fuse_and_print() -> None:
         ),
         (
             lambda x: x[[0.5, 1]],
-            "subscripts are integers, slices, ..., None and arrays of integers, got an array of float64",
+            "subscripts are integers, slices, ..., None and arrays of integers, got an "
+            "array of float64",
         ),
         (lambda x: x["a"], "got str"),
         (lambda x: x[0.5:], "a slice's bound is an integer, got 0.5"),

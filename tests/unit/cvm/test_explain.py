@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cvm.dialect.program.unused_values import unused_values
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.warn_unused_values import unused_values
+from cvm.dialect.spec.operator import OPERATORS
 from cvm.parser import check
 from cvm.parser.error_examples import snippets
 
@@ -44,7 +44,9 @@ def test_general_rules(code: str) -> None:
 
 
 def stated(text: str) -> Iterator[str]:
-    """The codes that calls of `Diagnostic` state, of f-strings the part after an operator's name."""
+    """The codes that calls of `Diagnostic` state, of f-strings the part after an operator's
+    name.
+    """
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Diagnostic":
             for code in (*node.args[2:3], *(k.value for k in node.keywords if k.arg == "code")):

@@ -1,4 +1,6 @@
-"""The filetest runner itself: blessing twice changes nothing, and it fails on whatever is not as the file says."""
+"""The filetest runner itself: blessing twice changes nothing, and it fails on whatever is not as
+the file says.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,10 @@ def test_calls_may_fail_as_expected(file: Path) -> None:
 def test_kernels_may_be_the_input(file: Path) -> None:
     """A pass over kernels has its golden lines after the last of them; comments are whole lines."""
     kernel = "kernel @k(%x: tensor<1x8xi32>) -> (%y: tensor<1x8xi32>) {\n"
-    kernel += "  for %i in 0..1 {\n    for %j in 0..8 {\n      %y[%i, %j] = %x[%i, %j] // 2\n    }\n  }\n}\n"
+    kernel += (
+        "  for %i in 0..1 {\n    for %j in 0..8 {\n      %y[%i, %j] = %x[%i, %j] // 2\n    }\n"
+        "  }\n}\n"
+    )
     file.write_text(f"// test collapse\n\n{kernel}")
     once = bless(file)
     verify(file)
@@ -249,7 +254,10 @@ def test_comments_that_test_nothing_are_found(file: Path, comment: str, said: st
 
 
 def test_prose_is_left_alone(file: Path) -> None:
-    prose = "// best effort\n// a test of loops\n// text follows here\n// rest\n// Note: run it\n// the checks: none\n"
+    prose = (
+        "// best effort\n// a test of loops\n// text follows here\n// rest\n// Note: run it\n"
+        "// the checks: none\n"
+    )
     assert texts(file, prose + "func @main() {\n  return\n}\n") == []
     assert not Filetest.load(file).is_test()
     for path in [*(ROOT / "examples").rglob("*.cvm"), *FOLDER.rglob("*.cvm")]:
@@ -328,9 +336,12 @@ def test_a_mismatch_is_a_diff_with_the_lines_of_the_file(file: Path) -> None:
 def test_options_of_commands(file: Path) -> None:
     """Sizes, processors, targets, pipelines and seeds; each command has golden lines of its own."""
     file.write_text(
-        "// test loops N=4\n// test schedule cpu=x86-64-v3 N=64\n// test digest N=3 seed=7 target=cpu,reference\n"
-        "// test opt canonicalize,build_formulas,fuse,build_loops\n// test cuda\n// test opt target=cuda\n// test run target=reference\n"
-        "func @main(%x: tensor<?N x i32>) -> tensor<?N x i32> {\n  %y = cvm.relu %x\n  return %y\n}\n"
+        "// test loops N=4\n// test schedule cpu=x86-64-v3 N=64\n"
+        "// test digest N=3 seed=7 target=cpu,reference\n"
+        "// test opt canonicalize,build_formulas,fuse,build_loops\n// test cuda\n"
+        "// test opt target=cuda\n// test run target=reference\n"
+        "func @main(%x: tensor<?N x i32>) -> tensor<?N x i32> {\n  %y = cvm.relu %x\n"
+        "  return %y\n}\n"
         "// run: @main([1, -1]) == [1, 0]\n"
     )
     once = bless(file)

@@ -1,4 +1,6 @@
-"""NumPy's functions called in all the ways NumPy allows: by position, by name, with dtype, out and where, and in place."""
+"""NumPy's functions called in all the ways NumPy allows: by position, by name, with dtype, out and
+where, and in place.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import pytest
 
 import cvm
 
-FORMS = """
+FORMS = (
+    """
 x.sum(0, 'f8')  x.sum(0, None, None, True)  np.sum(x, 0, None, None, True)  np.sum(a=x, axis=1)  x.sum(axis=1, where=x[0]>0)  np.sum(x, axis=())
 np.max(x, 0, None, True)  np.max(a=x, axis=(0, 1), keepdims=True)  x.max(axis=0, where=x>0, initial=0)  np.mean(a=x, axis=0)  x.mean(1, None, None, True)
 np.std(x, axis=0, where=x>-50)  x.var(axis=1, where=x>0)  np.var(x, correction=1)  np.std(a=x, ddof=1)  np.var(x, mean=x.mean())
@@ -30,8 +33,12 @@ np.roll(x, (1, 2), axis=0)  np.roll(x, (1, 2))  np.roll(x, 3, axis=(0, 1, 0))  n
 x.mT  x.astype('f8', copy=False)  np.full_like(x, np.nan, dtype='f4')  np.split(x, np.int64(2))  np.max(x + 1j, axis=(1,))  x.clip(1, max=2)  np.nan_to_num(np.sqrt(x - 1), nan=np.inf)
 np.clip(x > 0, 0, np.uint8([1, 0, 1, 1, 0, 1]))  np.clip(x.astype('i1'), 0.5, np.float32([1, 2, 3, 4, 5, 6]))  np.clip(x.astype('u1'), -1, np.float32(2))
 np.linalg.matmul(x, x.T)  np.linalg.tensordot(x, x, axes=((0, 1), (0, 1)))  np.linalg.cross(x[:, :3], x[:, 3:])
-""".replace("\n", "  ").strip().split("  ")  # fmt: skip
-STATEMENTS = """
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)
+STATEMENTS = (
+    """
 y[:, 1] += 5 | y[1:] -= y[:-1] | y[1:3, ::2] *= 2 | y[..., -1] = 7 | y[x > 0] = 0 | y[[0, 2]] = x[1] | y += x | y **= 2
 y = y[::-1]; y[0] = 1 | z = y.T; y[0] = 1 | z = y[[0, 1]]; z += 1; y[0] = z[1] | z = y; z += 1 | y[0] += y[1]; y[1] += y[0]
 np.add(y, 1, out=y) | np.sqrt(abs(x) + 0.0, out=y) | np.maximum(y, 0, y) | np.add(x, 1, out=y, where=x > 0) | np.cumsum(x, axis=0, out=y)
@@ -40,12 +47,19 @@ z = y.astype(y.dtype); z += 1; y *= 2 | z = np.roll(y, 0); z += 1 | z = np.pad(y
 z = y[0]; z += 1 | z = y.T; y[0] = 1; y += z.T | y[0][1] += 5 | y[0], y[1] = y[1], y[0] | z = y[0]; z += 1; y[1] = z | np.add(1, x[0], out=y)
 z = np.split(y, 2)[0]; z += 1 | z = np.broadcast_to(y, (2, 4, 6)); y += 1; y += z[0] | z = np.diagonal(y); y[0] = 9; y[0, :4] = z
 z = np.lib.stride_tricks.sliding_window_view(y, 6, 1); y[0] = 9; y[:] = z[:, 0] | y[np.argmax(x[:, 0])] += 1 | z = copy(y); z += 1 | np.add(1, 2, out=y)
-""".replace("\n", "|").strip("|").split("|")  # fmt: skip
-REFUSED = """
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
+REFUSED = (
+    """
 z = x[0]; z += 1 | x[0] += 1 | z = np.broadcast_to(y, (2, 4, 6)); z += 1 | z = np.diagonal(y); z[0] = 1 | y.sum()[...] = 5 | np.add(1, 2, out=y.sum())
 y = x.reshape(-1); y[0] = 1 | np.add(x, 1, out=x) | np.add(x, 1, where=x > 0) | np.multiply(x, 0.5, out=y.astype('i4')) | z = y.ravel(); z[0] = 1 | x @= np.eye(6)
 y = y + 1j; y.real[0] = 1 | y = y.astype('i4'); y[0] = np.nan | z = np.lib.stride_tricks.sliding_window_view(y, 6, 1); z += 1
-""".replace("\n", "|").strip("|").split("|")  # fmt: skip
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
 
 
 def compiled(statement: str) -> Any:
@@ -78,10 +92,14 @@ def test_expressions(form: str) -> None:
         compare(cvm.compile(function, target="reference", rules="numpy")(x), function(x))
 
 
-NUMBERS = """
+NUMBERS = (
+    """
 np.sum(x, axis=0)  x.sum(axis=-1, keepdims=True)  np.prod(x, axis=0)  np.max(x, axis=-1)  np.any(x, axis=0)  np.squeeze(x, axis=0)
 np.argmax(x, axis=0)  np.argsort(x, axis=-1)  np.cumsum(x, axis=0)  np.take(x, 0, axis=0)  np.repeat(x, 3, axis=-1)  np.median(x)  np.tile(x, 0)
-""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)
 
 
 @pytest.mark.parametrize("form", NUMBERS)
@@ -92,12 +110,16 @@ def test_numbers_have_an_axis(form: str) -> None:
 
 
 # what NumPy refuses
-ERRORS = """
+ERRORS = (
+    """
 np.sum(x, axis=[0])  np.mean(x, axis=[0])  np.pad(x, 1, 'edge', constant_values=3)  np.pad(x, (1.5, 2))  np.meshgrid(x[0], indexing='zz')
 np.clip(x, 1, 2, min=0)  np.std(x, ddof=1, correction=0)  np.linalg.norm(x, axis=())  np.linalg.norm(x[None], axis=(0, 1, 2))
 np.add(x.astype('u1'), 300, dtype='u1')  np.full_like(x, -1, dtype='u1')  np.select([x], [x])  np.roll(x, (1, 2), axis=(0, 1, 0))  x[(0, 9), :]  np.linalg.outer(x, x[0])
 np.sort(x, kind='other')  np.argsort(x, axis=None, kind='stable', stable=True)
-""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+""".replace("\n", "  ")
+    .strip()
+    .split("  ")
+)
 
 
 @pytest.mark.parametrize("form", ERRORS)

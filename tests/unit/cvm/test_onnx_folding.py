@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Const
-from cvm.dialect.ir.types import F32, I32, TensorType
-from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Operation, Value
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.ir.function import Operation, Value
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.types.tensor_types import F32, I32, TensorType
 from numpy.lib.stride_tricks import as_strided
 
 from cvm.importers.onnx import folding

@@ -1,4 +1,6 @@
-"""Names of the package: what completion offers, what is meant by a wrong one, and Python's own kinds of errors."""
+"""Names of the package: what completion offers, what is meant by a wrong one, and Python's own
+kinds of errors.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def test_a_wrong_name_is_told_the_right_one() -> None:
 
 
 def test_importing_a_module_loads_no_dialect() -> None:
-    code = "import sys; from cvm import plot; assert not [m for m in sys.modules if m.startswith('cvm.dialect.theano')]"
+    code = (
+        "import sys; from cvm.terminal import plot; assert not [m for m in sys.modules if "
+        "m.startswith('cvm.dialect.theano')]"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

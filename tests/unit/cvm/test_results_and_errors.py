@@ -1,4 +1,6 @@
-"""Results as arrays of the caller's library, conversions that lose nothing, and tracebacks that end in the user's line."""
+"""Results as arrays of the caller's library, conversions that lose nothing, and tracebacks that end
+in the user's line.
+"""
 
 from __future__ import annotations
 

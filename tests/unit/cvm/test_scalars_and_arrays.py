@@ -1,4 +1,6 @@
-"""Scalars and arrays of rank 0 in traced functions, as in NumPy, and memory that arrays share with their views."""
+"""Scalars and arrays of rank 0 in traced functions, as in NumPy, and memory that arrays share with
+their views.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Arguments that are known while a function is traced: declared static, or numbers with defaults that turn out to be needed."""
+"""Arguments that are known while a function is traced: declared static, or numbers with defaults
+that turn out to be needed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Type checkers on a user's script: no complaint about its right lines, and one about each wrong line."""
+"""Type checkers on a user's script: no complaint about its right lines, and one about each wrong
+line.
+"""
 
 from __future__ import annotations
 

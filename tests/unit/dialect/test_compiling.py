@@ -1,11 +1,13 @@
-"""The garbage collector rests while programs are made, and is as it was before when they are done, or cannot be."""
+"""The garbage collector rests while programs are made, and is as it was before when they are done,
+or cannot be.
+"""
 
 from __future__ import annotations
 
 import gc
 
 import pytest
-from cvm.dialect.ir.compilation_context import gc_paused
+from cvm.dialect.support.compilation_context import gc_paused
 
 import cvm
 

@@ -1,4 +1,6 @@
-"""Functions of complex numbers whose parts are infinite, undefined, as large or as small as there are: what the reference has."""
+"""Functions of complex numbers whose parts are infinite, undefined, as large or as small as there
+are: what the reference has.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,20 @@ import pytest
 import cvm
 
 TYPES = {"complex<f64>": np.dtype(np.complex128), "complex<f32>": np.dtype(np.complex64)}
-FUNCTIONS = "exp expm1 log log2 log10 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sqrt abs_"
+FUNCTIONS = (
+    "exp expm1 log log2 log10 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh "
+    "arctanh sqrt abs_"
+)
 ODD = ("sin",)  # C leaves the sign of an infinity open, where the angle is not known
 
 
 def evaluated(target: str, name: str, element: str, *operands: Any) -> Any:
     arguments = ", ".join(f"%x{n}: tensor<{a.size}x{element}>" for n, a in enumerate(operands))
     values = ", ".join(f"%x{n}" for n in range(len(operands)))
-    text = f'func @main({arguments}) {{\n  %y = theano.elemwise {values} {{scalar_op = "{name}"}}\n  return %y\n}}'
+    text = (
+        f"func @main({arguments}) {{\n"
+        f'  %y = theano.elemwise {values} {{scalar_op = "{name}"}}\n  return %y\n}}'
+    )
     return cvm.compile(text, target=target)(*operands)
 
 

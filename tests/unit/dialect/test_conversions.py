@@ -1,4 +1,6 @@
-"""Conversions between all pairs of element types: NumPy's, the machine code's and exact arithmetic agree."""
+"""Conversions between all pairs of element types: NumPy's, the machine code's and exact arithmetic
+agree.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.cast_arrays import converted
-from cvm.dialect.ir.types import ELEMENT_TYPES, I32, I64, UI32, UI64, ElementType
-from cvm.dialect.notation.expressions import Index, cast
-from cvm.dialect.notation.loops import For, Store
+from cvm.dialect.kernel_ir.expressions import Index, cast
+from cvm.dialect.kernel_ir.loops import For, Store
 from cvm.dialect.numpy.astype_formula import arrays_like_numpy
+from cvm.dialect.types.cast_arrays import converted
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I32, I64, UI32, UI64, ElementType
 from native_kernels import compiled, kernel, tensor
 
 REAL = [e for e in ELEMENT_TYPES.values() if e.kind != "complex"]
@@ -149,7 +151,9 @@ def test_complex(source: ElementType) -> None:
 def test_the_reference_converts_alike_whatever_the_length(
     source: ElementType, target: ElementType
 ) -> None:
-    """NumPy's loops do not: by their width they give one integer or another for NaN and numbers out of range."""
+    """NumPy's loops do not: by their width they give one integer or another for NaN and numbers out
+    of range.
+    """
     if "bf16" in (source.name, target.name):
         pytest.importorskip("ml_dtypes")
     given = edges(source if source.kind != "complex" else ELEMENT_TYPES["f32"])

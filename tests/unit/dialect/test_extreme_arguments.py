@@ -1,4 +1,6 @@
-"""Results at the ends of the floats' ranges, where quotients overflow and small arguments have few digits."""
+"""Results at the ends of the floats' ranges, where quotients overflow and small arguments have few
+digits.
+"""
 
 import numpy as np
 import pytest
@@ -83,7 +85,10 @@ LIMITS = {  # of special functions, at the ends of their domains and at poles
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_of_special_functions(name, target):
     points = {**LIMITS[name], nan: nan}
-    text = f'func @main(%x: tensor<?N x f64>) {{ %y = theano.elemwise %x {{scalar_op = "{name}"}} return %y }}'
+    text = (
+        f'func @main(%x: tensor<?N x f64>) {{ %y = theano.elemwise %x {{scalar_op = "{name}"}} '
+        f"return %y }}"
+    )
     with np.errstate(all="ignore"):
         found = cvm.compile(text, target=target)(np.array([*points], np.float64))
     np.testing.assert_array_equal(found, [*points.values()])

@@ -15,13 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cvm.dialect.ir import files
-from cvm.dialect.ir.files import PIECE, read_pieces, write_file
+from cvm.dialect.support import files
+from cvm.dialect.support.files import PIECE, read_pieces, write_file
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("cvm", "dialect", "grammar", "jit", "lowering", "parser")
 LONG = b"x" * 100_000
-MESSY = f"func @main(%x:tensor<2xi32>)->tensor<2xi32>{{\n// {'c' * 20_000}\n%y=cvm.relu %x\nreturn %y\n}}\n"
+MESSY = (
+    f"func @main(%x:tensor<2xi32>)->tensor<2xi32>{{\n// {'c' * 20_000}\n%y=cvm.relu %x\n"
+    f"return %y\n}}\n"
+)
 
 
 @contextmanager
@@ -58,9 +61,12 @@ def test_fmt_on_a_full_disk_keeps_the_source(tmp_path: Path, in_place: bool) -> 
         os.link(path, tmp_path / "another_name")
     names = sorted(os.listdir(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-m", "cvm", "fmt", str(path)], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-m", "cvm", "fmt", str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (2, f"cvm: {path} cannot be written: file too large\n")
     assert path.read_text() == MESSY
     assert sorted(os.listdir(tmp_path)) == names
@@ -112,7 +118,10 @@ def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
     write_file(pipe, b"through", b" the pipe")
     reader.join()
     assert read == [b"through the pipe"] and stat.S_ISFIFO(pipe.stat().st_mode)
-    code = "from cvm.dialect.ir.files import write_file; print('a', flush=True); write_file('/dev/stdout', b'b')"
+    code = (
+        "from cvm.dialect.support.files import write_file; print('a', flush=True); "
+        "write_file('/dev/stdout', b'b')"
+    )
     with open(tmp_path / "out", "ab") as out:
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=out, check=True)
     assert (tmp_path / "out").read_bytes() == b"a\nb"
@@ -122,7 +131,9 @@ def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_replaced_is_written_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusing: str
 ) -> None:
-    """A folder that is read-only, and a file of another owner; injected, since root may do anything."""
+    """A folder that is read-only, and a file of another owner; injected, since root may do
+    anything.
+    """
     path = tmp_path / "a"
     path.write_bytes(b"old")
     inode = path.stat().st_ino
@@ -193,7 +204,7 @@ def test_all_files_are_written_by_one_function() -> None:
                 if (name in writing and not buffered) or opens:
                     found.append(f"{path.relative_to(ROOT)}: {ast.unparse(node)}")
     # /dev/null, a copy of standard output, and a member of an archive in memory
-    elsewhere = [f for f in found if not f.startswith("dialect/ir/files.py")]
+    elsewhere = [f for f in found if not f.startswith("dialect/support/files.py")]
     assert len(elsewhere) < len(found)
     assert [
         f for f in elsewhere if not any(o in f for o in ("devnull", "os.dup", "archive.open"))

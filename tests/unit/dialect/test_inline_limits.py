@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.program.inline_limits import DEEPEST
+from cvm.dialect.ir.inline_limits import DEEPEST
 
 import cvm
 
@@ -59,7 +59,8 @@ def test_memory_that_does_not_suffice(target: str, size: str) -> None:
     a = np.zeros((200000, 1), np.int32)
     with pytest.raises(
         cvm.CallError,
-        match=r"\d{13} bytes are needed for results and workspace, or state, but the limit memory is",
+        match=r"\d{13} bytes are needed for results and workspace, or state, but the limit "
+        r"memory is",
     ):
         f(a, a.T)
     with cvm.limits(memory=1 << 60):
@@ -105,7 +106,8 @@ def test_the_place_of_a_call_that_is_too_deep() -> None:
 def test_the_place_of_a_call_that_exceeds_the_operations(limit: int) -> None:
     """The first call that exceeds the limit, with the size of its callee, and no callers.
 
-    @main is three calls, in the place of each of which come two operations: 5, 7 and 9."""
+    @main is three calls, in the place of each of which come two operations: 5, 7 and 9.
+    """
     line = 7 if limit < 5 else 8 if limit < 7 else 9
     note = [("@two has 2", "p.cvm:1:6")]
     assert located(TWO, operations=limit) == [

@@ -16,7 +16,9 @@ mpf = mpmath.mpf
 
 
 def inverse_erf(w: Any) -> tuple[Any, Any]:
-    """The x and y with erf(y) = x and w = -log(1 - x²), by Newton's method on erf, or on log erfc."""
+    """The x and y with erf(y) = x and w = -log(1 - x²), by Newton's method on erf, or on log
+    erfc.
+    """
     x = mpmath.sqrt(-mpmath.expm1(-w))
     near, c = w < 1, mpmath.exp(-w) / (1 + x)
     y = x if near else mpmath.sqrt(w)
@@ -44,7 +46,8 @@ def erfinv_far(t: Any) -> Any:
 def wave(order: int) -> Callable[[Any], tuple[Any, Any]]:
     """Compute P and Q / u of J and Y: sqrt(2 / πx) times P cos χ - Q sin χ and P sin χ + Q cos χ.
 
-    u is 8 / x."""
+    u is 8 / x.
+    """
 
     @cache
     def parts(t: Any) -> tuple[Any, Any]:
@@ -129,7 +132,9 @@ def test_bernoulli_numbers() -> None:
 
 
 def test_debye_polynomials() -> None:
-    """u' = p² (1 - p²) u' / 2 + the integral of (1 - 5 p²) u / 8; every second power of p is there."""
+    """u' = p² (1 - p²) u' / 2 + the integral of (1 - 5 p²) u / 8; every second power of p is
+    there.
+    """
     before = {0: Fraction(1)}
     for number, table in enumerate(bessel_orders.DEBYE, 1):
         found: dict[int, Fraction] = {}

@@ -1,4 +1,6 @@
-"""Objects that are no NumPy arrays but show their memory: arguments, and what results are written into."""
+"""Objects that are no NumPy arrays but show their memory: arguments, and what results are written
+into.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Calls through the emitted entry: what it takes itself, what it leaves to the slow entry, and that nothing leaks."""
+"""Calls through the emitted entry: what it takes itself, what it leaves to the slow entry, and that
+nothing leaks.
+"""
 
 import re
 import sys
@@ -156,7 +158,8 @@ def test_arguments_by_name(target):
 
 def test_a_batch_of_samples():
     f = cvm.compile(
-        "func @main(%x: tensor<?N x 2 x i32>, %k: tensor<2xi32>) { %y = cvm.broadcast_add %x, %k return %y }"
+        "func @main(%x: tensor<?N x 2 x i32>, %k: tensor<2xi32>) { %y = cvm.broadcast_add "
+        "%x, %k return %y }"
     )
     samples = [np.full((n, 2), n, np.int32) for n in (3, 0, 1)]
     k = np.array([1, 2], np.int32)
@@ -195,7 +198,8 @@ def test_a_program_without_text_has_no_functions():
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_outs_do_not_overlap_each_other(target):
     f = cvm.compile(
-        "func @main(%x: tensor<5xi32>) {\n  %y = cvm.relu %x\n  %z = cvm.negative %x\n  return %y, %z\n}",
+        "func @main(%x: tensor<5xi32>) {\n  %y = cvm.relu %x\n  %z = cvm.negative %x\n"
+        "  return %y, %z\n}",
         target=target,
     )
     x, memory = np.arange(-2, 3, dtype=np.int32), np.zeros(10, np.int32)
@@ -230,7 +234,8 @@ def test_an_entry_is_a_name(entry, target):
 
 def test_out_may_overlap_inputs():
     f = cvm.compile(
-        "func @main(%a: tensor<8xi32>, %b: tensor<8xi32>) {\n  %y = cvm.elemwise_add %a, %b\n  return %y\n}\n"
+        "func @main(%a: tensor<8xi32>, %b: tensor<8xi32>) {\n"
+        "  %y = cvm.elemwise_add %a, %b\n  return %y\n}\n"
     )
     memory = np.arange(12, dtype=np.int32)
     want = memory[:8] + memory[2:10]
@@ -353,7 +358,8 @@ def test_more_sizes_than_are_kept():
 
 def test_workspace_grows_with_the_sizes(slow_calls):
     f = cvm.compile(
-        "func @main(%x: tensor<?N x ?N x i32>, %w: tensor<?N x ?N x i32>) -> tensor<?N x ?N x i32> {\n"
+        "func @main(%x: tensor<?N x ?N x i32>, %w: tensor<?N x ?N x i32>) -> tensor<?N x "
+        "?N x i32> {\n"
         "  %h = cvm.dense %x, %w\n  %y = cvm.dense %h, %w\n  return %y\n}\n"
     )
     rng = np.random.default_rng(0)
@@ -395,7 +401,7 @@ def test_threads_and_many_sizes():
 
 
 def test_traced_functions_are_called_directly(monkeypatch):
-    from cvm.traced_function import TracedFunction
+    from cvm.tracing.traced_function import TracedFunction
 
     seen = counted_calls(monkeypatch, TracedFunction)
 
@@ -456,7 +462,7 @@ def test_a_traced_function_that_is_gone_is_freed():
 @pytest.fixture
 def slow_traced(monkeypatch):
     """The calls of traced functions that reach the slow entry."""
-    from cvm.traced_function import TracedFunction
+    from cvm.tracing.traced_function import TracedFunction
 
     return counted_calls(monkeypatch, TracedFunction)
 
@@ -574,7 +580,8 @@ def test_memory_that_does_not_suffice_is_said(results):
     lines = "\n".join(f"%y{n} = dali.add %a, %b" for n in range(results))
     names = ", ".join(f"%y{n}" for n in range(results))
     f = cvm.compile(
-        f"func @main(%a: tensor<?N x 1 x i64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}"
+        f"func @main(%a: tensor<?N x 1 x i64>, %b: tensor<524288xi64>) {{\n{lines}\n"
+        f"return {names}\n}}"
     )
     b = np.ones(1 << 19, np.int64)
     for _ in range(2):
@@ -583,7 +590,8 @@ def test_memory_that_does_not_suffice_is_said(results):
     y = f(np.ones((2, 1), np.int64), b)
     assert (y if results == 1 else y[1]).shape == (2, 1 << 19)
     g = cvm.compile(
-        f"func @main(%a: tensor<1048576x1xi64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}"
+        f"func @main(%a: tensor<1048576x1xi64>, %b: tensor<524288xi64>) {{\n{lines}\n"
+        f"return {names}\n}}"
     )
     for _ in range(2):
         with pytest.raises(cvm.CallError, match="memory does not suffice"):
@@ -631,7 +639,10 @@ def test_functions_are_compiled_in_several_threads_at_once():
 def test_masked_arrays_are_taken_only_with_all_their_elements(target):
     top = A.max()
     whole, some = np.ma.array(A), np.ma.array(A, mask=top == A)
-    what = f"a masked array, {np.count_nonzero(top == A)} of {A.size} masked; its .filled(...) is an array of values"
+    what = (
+        f"a masked array, {np.count_nonzero(top == A)} of {A.size} masked; its .filled(...) is "
+        "an array of values"
+    )
     f = cvm.compile(ADD, target=target)
     np.testing.assert_array_equal(f(whole, A), f(A, A))
     for call, told in (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.process_setting import ScopedSetting
+from cvm.dialect.support.process_setting import ScopedSetting
 from cvm.jit.functions import codegen_units
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering import pipeline
@@ -109,7 +109,8 @@ def test_requirements_and_ranges_stand_in_other_parts(tune: Callable[..., None])
 
 def test_large_arguments_are_looked_at_by_all_threads() -> None:
     made = compiled(
-        "func @main(%x: tensor<200000xi32> {range = [0, 9]}) {\n  %y = cvm.negative %x\n  return %y\n}\n"
+        "func @main(%x: tensor<200000xi32> {range = [0, 9]}) {\n  %y = cvm.negative %x\n"
+        "  return %y\n}\n"
     )
     x = np.full(200000, 7, np.int32)
     assert (made(x) == -7).all() and (made(x) == -7).all()

@@ -1,11 +1,38 @@
-"""The emitted CUDA C does what `evaluate` says the kernel means: every scalar function of every type, memory, sizes."""
+"""The emitted CUDA C does what `evaluate` says the kernel means: every scalar function of every
+type, memory, sizes.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.sizes import Dim, Size
-from cvm.dialect.ir.types import (
+from cvm.dialect.kernel_ir.expressions import (
+    Bitcast,
+    Expr,
+    Index,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    cast,
+    constant,
+    select,
+)
+from cvm.dialect.kernel_ir.loops import (
+    Alloc,
+    Assert,
+    For,
+    If,
+    Kernel,
+    Let,
+    Store,
+    accumulator,
+    assign,
+    update,
+)
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.types.sizes import Dim, Size
+from cvm.dialect.types.tensor_types import (
     F16,
     F32,
     F64,
@@ -20,33 +47,8 @@ from cvm.dialect.ir.types import (
     UI64,
     ElementType,
 )
-from cvm.dialect.notation.expressions import (
-    Bitcast,
-    Expr,
-    Index,
-    Tensor,
-    Var,
-    apply,
-    as_index,
-    cast,
-    constant,
-    select,
-)
-from cvm.dialect.notation.loops import (
-    Alloc,
-    Assert,
-    For,
-    If,
-    Kernel,
-    Let,
-    Store,
-    accumulator,
-    assign,
-    update,
-)
-from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.jit.cuda.emit import emit
-from cvm.jit.cuda.scalar_functions import ROWS
+from cvm.jit.cuda.scalar_spelling import ROWS
 from emission_operands import REAL, matrix_sum, values
 from emulated_kernels import needs_nvrtc, plan_of, simulated
 from loop_interpreter import execute

@@ -1,4 +1,6 @@
-"""The emulator of a GPU on kernels in PTX: copies and loads of matrices in shared memory, and mistakes that it finds."""
+"""The emulator of a GPU on kernels in PTX: copies and loads of matrices in shared memory, and
+mistakes that it finds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
 from cvm.jit.cuda.emulator.races import Fault
 from cvm.jit.cuda.emulator.run_grid import launch
-from cvm.jit.cuda.machine_model import resources
+from cvm.jit.cuda.gpu_cost_model import resources
 from emulated_kernels import needs_nvrtc
 
 RANDOM = np.random.default_rng(7)
@@ -41,7 +43,10 @@ PLACES = """
   add.s32 %r6, %r2, %r5;
 """
 COPY = "cp.async.cg.shared.global [%r4], [%rd4], 16;"
-READ = "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r6];\n  st.global.v4.u32 [%rd5], {%r10, %r11, %r12, %r13};"
+READ = (
+    "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r6];\n"
+    "  st.global.v4.u32 [%rd5], {%r10, %r11, %r12, %r13};"
+)
 OWN = READ.replace("%r6", "%r4")
 COMMIT, WAIT, BARRIER = "cp.async.commit_group;", "cp.async.wait_group 0;", "bar.sync 0;"
 
@@ -242,7 +247,9 @@ ROWS = """
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("trans", ["", ".trans"])
 def test_matrices_are_loaded_by_a_warp(count: int, trans: str) -> None:
-    """Thread t gets of matrix m the elements 2 (t mod 4) and the next of row t / 4, or of that column of it."""
+    """Thread t gets of matrix m the elements 2 (t mod 4) and the next of row t / 4, or of that
+    column of it.
+    """
     a, b = arrays(128)
     registers = ", ".join(f"%r{10 + n}" for n in range(count))
     load = f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{registers}}}, [%r4];"
@@ -272,7 +279,9 @@ def test_matrices_are_read_from_the_places_of_other_threads() -> None:
 
 
 def test_conflicts_of_rows_in_one_bank_are_counted() -> None:
-    """Rows of 128 bytes begin in one bank; the eight of a matrix are then read one after the other."""
+    """Rows of 128 bytes begin in one bank; the eight of a matrix are then read one after the
+    other.
+    """
     a, b = arrays(128)
     load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r5];"
     memory = run(
@@ -330,7 +339,9 @@ def test_what_a_kernel_asks_is_counted() -> None:
 
 
 def test_some_blocks_of_a_grid_are_counted() -> None:
-    """Those that are asked for run, with their own numbers, whether they fit in one batch or not."""
+    """Those that are asked for run, with their own numbers, whether they fit in one batch or
+    not.
+    """
     text = (
         HEAD
         + """
@@ -425,12 +436,24 @@ def test_a_pipelined_product_on_tensor_cores() -> None:
     [
         ("wait_group 1", "wait_group 2", "ldmatrix.*before cp.async.wait_group"),
         ("wait_group 0", "wait_group 1", "ldmatrix.*before cp.async.wait_group"),
-        ("__syncthreads();\n    unsigned", "unsigned", "ldmatrix.*another wrote since the last barrier"),
+        (
+            "__syncthreads();\n    unsigned",
+            "unsigned",
+            "ldmatrix.*another wrote since the last barrier",
+        ),
         ("__syncthreads();\n  }", "}", "cp.async.*another read since the last barrier"),
-        ("if (k < 3) fetch", "fetch", "outside of its array|writes shared memory that another read"),
-        ("__syncthreads();\n    unsigned", "if (t < 16) __syncthreads();\n    unsigned", "without all of its threads"),
+        (
+            "if (k < 3) fetch",
+            "fetch",
+            "outside of its array|writes shared memory that another read",
+        ),
+        (
+            "__syncthreads();\n    unsigned",
+            "if (t < 16) __syncthreads();\n    unsigned",
+            "without all of its threads",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_in_a_pipeline_are_found(old: str, new: str, fault: str) -> None:
     assert old in PRODUCT
     with pytest.raises(Fault, match=f"^work, line .*{fault}"):
@@ -502,19 +525,59 @@ FENCE, FLAG = "__threadfence();", "last = atomicAdd(count, 1u) == gridDim.x - 1;
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        (f"{FENCE}\n    {FLAG}", FLAG, "ld.global.*reads global memory that one of another block wrote"),
-        (f"{FLAG}\n    {FENCE}", FLAG, "ld.global.*reads global memory that one of another block wrote"),
-        (f"{FENCE}\n    {FLAG}", f"{FLAG} {FENCE}", "ld.global.*one of another block wrote"),  # the fence too late
+        (
+            f"{FENCE}\n    {FLAG}",
+            FLAG,
+            "ld.global.*reads global memory that one of another block wrote",
+        ),
+        (
+            f"{FLAG}\n    {FENCE}",
+            FLAG,
+            "ld.global.*reads global memory that one of another block wrote",
+        ),
+        (
+            f"{FENCE}\n    {FLAG}",
+            f"{FLAG} {FENCE}",
+            "ld.global.*one of another block wrote",
+        ),  # the fence too late
         (FENCE, "__threadfence_block();", "ld.global.*one of another block wrote"),
-        (FLAG, f"{FLAG} parts[b] = b;", "ld.global.*one of another block wrote"),  # once the flag is set
-        (FLAG, "last = (*count)++ == gridDim.x - 1;", "st.global.*writes global memory that one of another block read"),
-        ("if (t == 0) {", "if (b == 0) *count = 0;\n  if (t == 0) {", "one of another block|two threads"),
-        ("= a[b] * 2;", "= a[b] * 2;\n  parts[b / 2] = 0;", "global memory that .*wrote|two threads write"),
-        ("for (int n = t;", "for (int n = 0;", "ld.global.*one of another block wrote"),  # of which one has a fence
-        ("for (int n = t;", "parts[b] = t; for (int n = t;", "two threads write one place of global memory"),
-        ("__syncthreads();\n  if (last)", "if (atomicAdd(count, 0u) == gridDim.x)", "ld.global.*one of another block wrote"),
+        (
+            FLAG,
+            f"{FLAG} parts[b] = b;",
+            "ld.global.*one of another block wrote",
+        ),  # once the flag is set
+        (
+            FLAG,
+            "last = (*count)++ == gridDim.x - 1;",
+            "st.global.*writes global memory that one of another block read",
+        ),
+        (
+            "if (t == 0) {",
+            "if (b == 0) *count = 0;\n  if (t == 0) {",
+            "one of another block|two threads",
+        ),
+        (
+            "= a[b] * 2;",
+            "= a[b] * 2;\n  parts[b / 2] = 0;",
+            "global memory that .*wrote|two threads write",
+        ),
+        (
+            "for (int n = t;",
+            "for (int n = 0;",
+            "ld.global.*one of another block wrote",
+        ),  # of which one has a fence
+        (
+            "for (int n = t;",
+            "parts[b] = t; for (int n = t;",
+            "two threads write one place of global memory",
+        ),
+        (
+            "__syncthreads();\n  if (last)",
+            "if (atomicAdd(count, 0u) == gridDim.x)",
+            "ld.global.*one of another block wrote",
+        ),
     ],
-)  # fmt: skip
+)
 def test_races_between_blocks_are_found(old: str, new: str, fault: str) -> None:
     assert old in LAST
     with pytest.raises(Fault, match=f"^work, line .*{fault}"):
@@ -527,7 +590,10 @@ def test_races_between_blocks_are_found(old: str, new: str, fault: str) -> None:
 )
 def test_stores_of_one_value_do_not_race(value: str, fault: str | None) -> None:
     """The last tile moves back over results of the one before, and computes them again."""
-    source = f'extern "C" __global__ void work(const int* __restrict__ a, int* y) {{ y[threadIdx.x] = {value}; }}'
+    source = (
+        f'extern "C" __global__ void work(const int* __restrict__ a, int* y) {{ y[threadIdx.x] '
+        f"= {value}; }}"
+    )
     memory = Memory()
     given = [memory.give(np.full(32, 7, np.int32)), memory.give(np.zeros(32, np.int32))]
     with pytest.raises(Fault, match=fault) if fault else nullcontext():

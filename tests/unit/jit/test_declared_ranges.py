@@ -1,4 +1,6 @@
-"""Declared ranges of arguments are checked by every call, on every target, by the direct entry and by the general one."""
+"""Declared ranges of arguments are checked by every call, on every target, by the direct entry and
+by the general one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from available_targets import EVERY
-from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, ElementType
 from cvm.jit.calls import arguments, fastcall
 
 import cvm
@@ -16,7 +18,10 @@ NUMBERS = [e for e in ELEMENT_TYPES.values() if e.kind in ("int", "uint", "float
 
 
 def program(element: ElementType, shape: str, low: object, high: object) -> str:
-    return f'func @main(%x: tensor<{shape}{element}> {{range = [{low}, {high}]}}) {{\n  %y = theano.elemwise %x {{scalar_op = "identity"}}\n  return %y\n}}\n'
+    return (
+        f"func @main(%x: tensor<{shape}{element}> {{range = [{low}, {high}]}}) {{\n"
+        f'  %y = theano.elemwise %x {{scalar_op = "identity"}}\n  return %y\n}}\n'
+    )
 
 
 @pytest.mark.parametrize("target", EVERY)
@@ -35,7 +40,9 @@ def test_a_violated_range_is_reported(target: str, shape: str) -> None:
 
 @pytest.fixture
 def explained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Count the calls of the general entry, to which the direct one hands calls that it does not serve."""
+    """Count the calls of the general entry, to which the direct one hands calls that it does not
+    serve.
+    """
     looked: list[str] = []
     beyond = arguments.beyond_range
     monkeypatch.setattr(

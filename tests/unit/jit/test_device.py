@@ -1,4 +1,6 @@
-"""Target cuda: what it says where there is no GPU, arrays of a device, and PyCUDA over a driver that emulates."""
+"""Target cuda: what it says where there is no GPU, arrays of a device, and PyCUDA over a driver
+that emulates.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ def test_arrays_of_a_device_are_checked(arrays: tuple[Any, ...], message: str) -
 
 
 def test_kernels_are_launched_with_what_they_declare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pointers first, then sizes, then where a failed check is noted: by the parameters of each kernel's text."""
+    """Pointers first, then sizes, then where a failed check is noted: by the parameters of each
+    kernel's text.
+    """
     declared: dict[str, str] = {}
 
     def kernels(source: str, signatures: dict[str, str]) -> dict[str, None]:

@@ -1,4 +1,6 @@
-"""The disk cache: what it gives back, and what it refuses to. Programs are read before; `test_recalled` has those that are not."""
+"""The disk cache: what it gives back, and what it refuses to. Programs are read before;
+`test_recalled` has those that are not.
+"""
 
 import multiprocessing
 import os
@@ -6,7 +8,7 @@ import stat
 
 import numpy as np
 import pytest
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.spec.operator import OPERATORS
 from cvm.jit.cache import disk_cache, keys
 from cvm.jit.options import DEFAULT
 from cvm.lowering import pipeline
@@ -175,7 +177,10 @@ def test_another_compiler_keeps_its_own(folder, monkeypatch):
 
 
 def test_what_other_packages_compute_is_not_kept(folder, monkeypatch):
-    text = f"{PROGRAM}func @other(%x: tensor<5xi32>) -> tensor<5xi32> {{\n  %y = call @main(%x)\n  return %y\n}}\n"
+    text = (
+        f"{PROGRAM}func @other(%x: tensor<5xi32>) -> tensor<5xi32> {{\n  %y = call @main(%x)\n"
+        f"  return %y\n}}\n"
+    )
     module = cvm.parse(text)
     names = [keys.name_of(module, f, DEFAULT) for f in module.functions.values()]
     assert None not in names and len(set(names)) == 2

@@ -1,4 +1,6 @@
-"""Functions of floats where a processor has no instructions for them: the bits of IEEE 754, as other code computes them."""
+"""Functions of floats where a processor has no instructions for them: the bits of IEEE 754, as
+other code computes them.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from fractions import Fraction
 import native_kernels
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F16, F32, F64, I16, I32, ElementType
-from cvm.dialect.notation.expressions import Expr, Index, apply, cast
-from cvm.dialect.notation.loops import For, Store
-from cvm.dialect.notation.plan import Plan
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.expressions import Expr, Index, apply, cast
+from cvm.dialect.kernel_ir.loops import For, Store
+from cvm.dialect.types.tensor_types import F16, F32, F64, I16, I32, ElementType
 from cvm.jit.llvm import float_functions, ir_builder as ll, native_code
 from cvm.jit.llvm.emit import emit_plans
 from cvm.lowering.processor import named, normalized
@@ -26,9 +28,15 @@ EVERYTHING = frozenset((f, t) for f in float_functions.PROBED for t in FLOATS)
 HALVES = ("half_to_float", "float")
 DOUBLE = {F32: "float", F64: "double"}
 WAYS: dict[str, Callable[..., np.ndarray]] = {
-    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "sqrt": np.sqrt, "fmod": np.fmod,
-    "maximum": np.maximum, "minimum": np.minimum,
-}  # fmt: skip
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "rint": np.rint,
+    "sqrt": np.sqrt,
+    "fmod": np.fmod,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
 
 
 def compiled(name: str, type: str, lanes: int, count: int) -> Callable[..., np.ndarray]:
@@ -42,7 +50,10 @@ def compiled(name: str, type: str, lanes: int, count: int) -> Callable[..., np.n
     pointers = ", ".join(f"ptr %p{n}" for n in range(count + 1))
     arguments = ", ".join(f"{wide} %x{n}" for n in range(count))
     body = "\n".join([*loads, f"%r = call {whole} @{declared.name}({arguments})"])
-    text = f"define i32 @run({pointers}) {{\n{body}\nstore {whole} %r, ptr %p{count}, align 4\nret i32 0\n}}\n"
+    text = (
+        f"define i32 @run({pointers}) {{\n{body}\nstore {whole} %r, ptr %p{count}, align 4\n"
+        f"ret i32 0\n}}\n"
+    )
     image = native_code.fresh_object_code(ll.Module((declared,), text))
     library = native_code.Library([image], {"run": (ctypes.c_void_p,) * (count + 1)})
     result = np.int32 if name == "lrint" else FLOATS[type]
@@ -188,7 +199,9 @@ def test_what_has_no_instruction_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 def test_halves_are_rounded_once(
     element: ElementType, lanes: int, soft: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All f16, and numbers at and beside the middles of two of them; by instructions, and by integers."""
+    """All f16, and numbers at and beside the middles of two of them; by instructions, and by
+    integers.
+    """
     monkeypatch.setattr(float_functions, "calls_of", lambda _: {HALVES} if soft else set())
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     if element is not I16:

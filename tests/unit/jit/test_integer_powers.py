@@ -1,11 +1,13 @@
-"""Powers of integers: the same on every target, for all widths, both signs, exponents known and not."""
+"""Powers of integers: the same on every target, for all widths, both signs, exponents known and
+not.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.ir.types import I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
+from cvm.dialect.types.tensor_types import I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
 
 import cvm
 

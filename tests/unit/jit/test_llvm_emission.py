@@ -1,4 +1,6 @@
-"""The machine code of a kernel does what `evaluate` says the kernel means: types, lanes, memory, sizes and requirements."""
+"""The machine code of a kernel does what `evaluate` says the kernel means: types, lanes, memory,
+sizes and requirements.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.sizes import Size, larger, smaller
-from cvm.dialect.ir.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI32, ElementType
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.expressions import (
     Bitcast,
     Const,
     Expr,
@@ -21,7 +22,7 @@ from cvm.dialect.notation.expressions import (
     constant,
     select,
 )
-from cvm.dialect.notation.loops import (
+from cvm.dialect.kernel_ir.loops import (
     Alloc,
     Assert,
     For,
@@ -33,10 +34,23 @@ from cvm.dialect.notation.loops import (
     assign,
     update,
 )
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.scalar_functions import SCALARS
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.types.sizes import Size, larger, smaller
+from cvm.dialect.types.tensor_types import (
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    UI8,
+    UI32,
+    ElementType,
+)
 from cvm.jit.llvm.emit import emit_plans
-from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
+from cvm.jit.llvm.scalar_spelling import INSTRUCTIONS, VECTOR_ROWS
 from emission_operands import REAL, matrix_sum, values
 from loop_interpreter import execute
 from native_kernels import MachineCode, compiled, kernel, tensor
@@ -121,7 +135,9 @@ def test_parts_of_words(function: str, features: tuple[str, ...] | None) -> None
 @pytest.mark.parametrize("element", [I8, UI8, I16])
 @pytest.mark.parametrize("step, order", [(0, ""), (0, "turned"), (1, ""), (0, "apart")], ids=str)
 def test_words_of_elements_side_by_side(element: ElementType, step: int, order: str) -> None:
-    """One load where elements fill a word in the order of memory, and the same values where they do not."""
+    """One load where elements fill a word in the order of memory, and the same values where they do
+    not.
+    """
     many = 4 // element.bytes
     i = Index("i", 16)
     x, y = tensor("x", element, 16 + many, 16 * many + 8), tensor("y", I32, 16)
@@ -341,7 +357,9 @@ def test_index_arithmetic_rounds_down(divisor: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_index_arithmetic_by_sizes(size: int) -> None:
-    """A quotient is found before the loops that do not change it, which need not have any turns where the divisor is 0."""
+    """A quotient is found before the loops that do not change it, which need not have any turns
+    where the divisor is 0.
+    """
     n, i = Size.named("N"), Index("i", 4)
     j, x, m, y = Index("j", n), tensor("x", I32, 4), tensor("m", I8, n), tensor("y", I32, 4, n)
     made = kernel(

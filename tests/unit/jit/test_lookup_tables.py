@@ -1,4 +1,6 @@
-"""Rows of numbers that functions look up: the nearest floats, found by every lane, by native code and by a GPU's."""
+"""Rows of numbers that functions look up: the nearest floats, found by every lane, by native code
+and by a GPU's.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F64, I64
-from cvm.dialect.notation.expressions import Index, apply
-from cvm.dialect.notation.loops import For, Store
-from cvm.dialect.notation.math_tables import ERF_SPACING, LOG_BITS, LOG_LEAST, LOG_WIDTH, ROWS, Rows
-from cvm.dialect.notation.scalar_functions import SCALARS
+from cvm.dialect.kernel_ir.expressions import Index, apply
+from cvm.dialect.kernel_ir.integer_lookup_tables import (
+    ERF_SPACING,
+    LOG_BITS,
+    LOG_LEAST,
+    LOG_WIDTH,
+    ROWS,
+    Rows,
+)
+from cvm.dialect.kernel_ir.loops import For, Store
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.types.tensor_types import F64, I64
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
 from emulated_kernels import simulated
 from mpmath import erf, erfc, exp, log, mp, mpf, nint, pi, sqrt

@@ -93,7 +93,9 @@ print(resident() - before)
 
 
 def test_pass_managers_of_a_pipeline_are_freed():
-    """Those of 100 runs would be 5 MB. Of each run LLVM keeps 1.5 KB, the callbacks of its pass builder."""
+    """Those of 100 runs would be 5 MB. Of each run LLVM keeps 1.5 KB, the callbacks of its pass
+    builder.
+    """
     assert int(run_script(PIPELINES)) < 2_000_000
 
 

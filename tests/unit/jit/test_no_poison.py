@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tiers
 from conformance_cases import cases
-from cvm.dialect.ir.types import I8, I32, I64, UI16, UI64, ElementType
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.expressions import (
     Index,
     apply,
     as_index,
@@ -19,9 +20,8 @@ from cvm.dialect.notation.expressions import (
     minimum,
     select,
 )
-from cvm.dialect.notation.loops import For, Store
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.program.printer import print_module
+from cvm.dialect.kernel_ir.loops import For, Store
+from cvm.dialect.types.tensor_types import I8, I32, I64, UI16, UI64, ElementType
 from cvm.jit.llvm.emit import emit_plans
 from hypothesis import given
 from native_kernels import compiled, kernel, tensor
@@ -68,7 +68,9 @@ def test_random_programs(module: cvm.Module) -> None:
 @pytest.mark.parametrize("element", [I8, UI16, I32, I64], ids=str)
 @pytest.mark.parametrize("function", ["shl", "shr", "div", "rem", "floordiv", "floormod"])
 def test_functions_of_any_operands(function: str, element: ElementType, lanes: int) -> None:
-    """A divisor of 0 is 1, and a count is modulo the width, whatever a kernel does with the result."""
+    """A divisor of 0 is 1, and a count is modulo the width, whatever a kernel does with the
+    result.
+    """
     low, high = element.limits
     edges = np.array([low, low + 1, 0, 1, 2, 7, 8, element.bits - 1, element.bits, high], object)
     edges = np.append(edges, max(low, -1))

@@ -1,6 +1,9 @@
-"""What compiled code calls, on every processor that can be named: `memcpy` and the like, and no libm.
+"""What compiled code calls, on every processor that can be named: `memcpy` and the like, and no
+libm.
 
-A processor of 32 bits or without floats takes IEEE 754's exact operations from the compiler's run-time library."""
+A processor of 32 bits or without floats takes IEEE 754's exact operations from the compiler's
+run-time library.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,26 @@ import re
 
 import pytest
 import tiers
-from cvm.dialect.ir.types import F16, F32, F64, I8, I16, I32, I64, UI8, UI32, UI64, ElementType
-from cvm.dialect.notation.expressions import Expr, Index, apply, cast
-from cvm.dialect.notation.loops import For, Kernel, Store
-from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.scalar_functions import SCALARS
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.expressions import Expr, Index, apply, cast
+from cvm.dialect.kernel_ir.loops import For, Kernel, Store
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.types.tensor_types import (
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    UI8,
+    UI32,
+    UI64,
+    ElementType,
+)
 from cvm.jit.llvm import native_code
 from cvm.jit.llvm.emit import emit_plans
-from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
+from cvm.jit.llvm.scalar_spelling import INSTRUCTIONS, VECTOR_ROWS
 from cvm.lowering.processor import NAMED, compiling_for, named
 from native_kernels import kernel, tensor
 from object_symbols import undefined
@@ -29,7 +44,9 @@ QUICK = ("x86-64-v2", "cortex-m4", "wasm32")
 
 
 def everything(lanes: int) -> list[Kernel]:
-    """Kernels of every function with instructions of its own, on every element type, and of every conversion."""
+    """Kernels of every function with instructions of its own, on every element type, and of every
+    conversion.
+    """
     kernels, k = [], Index("k", 16)
     values: list[tuple[ElementType, Expr]] = []
     given = {e: [tensor(f"x{n}", e, 16) for n in range(3)] for e in ELEMENTS}

@@ -36,5 +36,8 @@ def test_rows_by_index(
 
 
 def test_rows_of_small_arrays_are_not_asked_for() -> None:
-    text = "func @main(%x: tensor<90x64xi32>, %w: tensor<50xi32>) {\n  %y = cvm.take %x, %w {axis = 0}\n  return %y\n}\n"
+    text = (
+        "func @main(%x: tensor<90x64xi32>, %w: tensor<50xi32>) {\n"
+        "  %y = cvm.take %x, %w {axis = 0}\n  return %y\n}\n"
+    )
     assert "prefetch" not in cvm.compile(text).lower("llvm")

@@ -1,12 +1,14 @@
-"""Tables in registers: choices between constants are looked up where the processor can, and mean what selects mean."""
+"""Tables in registers: choices between constants are looked up where the processor can, and mean
+what selects mean.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F32, F64, I32, ElementType
-from cvm.dialect.notation.expressions import Expr, Index, constant, select
-from cvm.dialect.notation.loops import For, Kernel, Store
+from cvm.dialect.kernel_ir.expressions import Expr, Index, constant, select
+from cvm.dialect.kernel_ir.loops import For, Kernel, Store
+from cvm.dialect.types.tensor_types import F32, F64, I32, ElementType
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm import select_to_table
 from cvm.jit.llvm.native_code import Library, complete

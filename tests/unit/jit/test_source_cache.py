@@ -1,4 +1,6 @@
-"""Functions that are known by their program's text: they come back without anything being read, and never for another program."""
+"""Functions that are known by their program's text: they come back without anything being read, and
+never for another program.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.constant_files import MAX_DIGEST_BYTES
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import as_given
-from cvm.dialect.program.find_deferred_checks import find_deferred_checks
-from cvm.dialect.program.verify import instantiate
+from cvm.dialect.ir.find_deferred_checks import find_deferred_checks
+from cvm.dialect.ir.verify import instantiate
+from cvm.dialect.types.constant_files import MAX_DIGEST_BYTES
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import as_given
 from cvm.jit.cache import disk_cache, keys
 from cvm.jit.options import DEFAULT
 
@@ -367,16 +369,21 @@ def test_processes_share_it(folder: Path, tmp_path: Path) -> None:
 
 
 def test_little_is_loaded(folder: Path) -> None:
-    """A process that starts warm has neither a parser nor what lowers programs, and no operators."""
-    code = f"import sys, cvm, numpy; f = cvm.compile({PROGRAM!r}, 'other'); f(numpy.ones(2, 'f4')); print(*sys.modules)"
+    """A process that starts warm has neither a parser nor what lowers programs, and no
+    operators.
+    """
+    code = (
+        f"import sys, cvm, numpy; f = cvm.compile({PROGRAM!r}, 'other'); f(numpy.ones(2, "
+        "'f4')); print(*sys.modules)"
+    )
     again = [
         subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
         for _ in range(2)
     ]
     heavy = {
         "cvm.parser",
-        "cvm.dialect.spec.op",
-        "cvm.dialect.program.verify",
+        "cvm.dialect.spec.operator",
+        "cvm.dialect.ir.verify",
         "cvm.jit.llvm.emit",
         "lark",
     }

@@ -1,4 +1,6 @@
-"""Parallel loops: the same results from any number of threads, callers that meet, processes that fork."""
+"""Parallel loops: the same results from any number of threads, callers that meet, processes that
+fork.
+"""
 
 import multiprocessing
 import os
@@ -10,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import I64
-from cvm.dialect.notation.expressions import Index, Tensor, as_index
-from cvm.dialect.notation.loops import For, Store
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.kernel_ir.expressions import Index, Tensor, as_index
+from cvm.dialect.kernel_ir.kernel_printer import kernels_text
+from cvm.dialect.kernel_ir.loops import For, Store
+from cvm.dialect.types.tensor_types import I64
 from cvm.jit.runtime import thread_pool
 from cvm.lowering.loops.parallelize import adjoining
 

@@ -1,4 +1,6 @@
-"""Long reductions into few elements go by blocks: the same for every number of threads, and near the reference on every target."""
+"""Long reductions into few elements go by blocks: the same for every number of threads, and near
+the reference on every target.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,8 @@ def test_reductions_of_floats_whose_order_does_not_matter_have_more_lanes(
 @pytest.mark.parametrize("shape, ordered", [("4096x1024", 1), ("?x1024", 1), ("256x1024", 0)])
 def test_large_arrays_are_read_in_the_order_in_which_they_lie(shape: str, ordered: int) -> None:
     f = cvm.compile(
-        f"func @main(%x: tensor<{shape}xf32>) {{\n  %y = theano.max %x {{axis = [1]}}\n  return %y\n}}"
+        f"func @main(%x: tensor<{shape}xf32>) {{\n  %y = theano.max %x {{axis = [1]}}\n"
+        f"  return %y\n}}"
     )
     assert f.lower("llvm").count('fence syncscope("singlethread")') == ordered
     assert "fence" not in f.lower("asm")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cvm.dialect.ir.types import F32, I64
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.kernel_ir.expressions import (
     Check,
     Expr,
     Index,
@@ -14,7 +13,8 @@ from cvm.dialect.notation.expressions import (
     total,
     when,
 )
-from cvm.dialect.notation.loops import Assert, If, Statement, accumulator
+from cvm.dialect.kernel_ir.loops import Assert, If, Statement, accumulator
+from cvm.dialect.types.tensor_types import F32, I64
 from cvm.lowering.loops.build_loops import StatementLowering
 from native_kernels import tensor
 

@@ -23,7 +23,10 @@ RANDOM = np.random.default_rng(0)
 
 
 def program(body: str, *shape: int | str, element: str = "f32", results: str = "%y") -> str:
-    return f"func @main(%x: tensor<{' x '.join(map(str, shape))} x {element}>) {{\n{body}  return {results}\n}}\n"
+    return (
+        f"func @main(%x: tensor<{' x '.join(map(str, shape))} x {element}>) {{\n"
+        f"{body}  return {results}\n}}\n"
+    )
 
 
 def compiled(text: str) -> tuple[Any, int]:

@@ -1,4 +1,6 @@
-"""Reductions along an axis that is not the last read memory along its rows, and sum in the order of their indices."""
+"""Reductions along an axis that is not the last read memory along its rows, and sum in the order of
+their indices.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def test_what_is_read_again_stays_in_registers() -> None:
 
 
 def test_rows_of_large_arrays_are_asked_for_early(compile_for: Callable[..., None]) -> None:
-    """Eight rows at once are read where the next eight begin 1024 elements further on; of a stencil, the next is among them."""
+    """Eight rows at once are read where the next eight begin 1024 elements further on; of a
+    stencil, the next is among them.
+    """
     text = (
         "func @main(%x: tensor<SHAPExf32>) {\n  %y = theano.sum %x {axis = [0]}\n  return %y\n}\n"
     )

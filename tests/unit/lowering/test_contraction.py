@@ -1,4 +1,6 @@
-"""Contractions by panels and tiles agree with the reference on every path: 16 bits, 32 bits, borders, blocks that overlap."""
+"""Contractions by panels and tiles agree with the reference on every path: 16 bits, 32 bits,
+borders, blocks that overlap.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from collections.abc import Callable
 import contraction_programs as contractions
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F32, F64, ElementType
-from cvm.dialect.notation.expressions import indices, total
-from cvm.dialect.notation.formulas import Formula
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.kernel_ir.expressions import indices, total
+from cvm.dialect.kernel_ir.formulas import Formula
+from cvm.dialect.kernel_ir.kernel_printer import kernels_text
+from cvm.dialect.types.tensor_types import F32, F64, ElementType
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.contraction import strategies
 from cvm.lowering.loops.build_loops import build_nest
@@ -63,7 +65,10 @@ def small_ones_too(compile_for: Callable[..., None]) -> None:
 
 def text(operation: str, a: tuple[int, ...], b: tuple[int, ...], more: str = "") -> str:
     types = [f"tensor<{'x'.join(map(str, s))}xi32>" for s in (a, b)]
-    return f"func @main(%a: {types[0]}, %b: {types[1]}) {{\n  %y = {operation}\n{more}  return %{'z' if more else 'y'}\n}}\n"
+    return (
+        f"func @main(%a: {types[0]}, %b: {types[1]}) {{\n  %y = {operation}\n"
+        f"{more}  return %{'z' if more else 'y'}\n}}\n"
+    )
 
 
 def both(program: str, *arrays: np.ndarray) -> None:

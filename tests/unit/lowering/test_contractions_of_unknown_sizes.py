@@ -1,5 +1,6 @@
-"""Contractions of sizes that are known only when called: by tiles or as plain loops, they agree with the reference, and floats
-with the program of known sizes to the bit."""
+"""Contractions of sizes that are known only when called: by tiles or as plain loops, they agree
+with the reference, and floats with the program of known sizes to the bit.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.notation.expressions import Expr, Index
+from cvm.dialect.kernel_ir.expressions import Expr, Index
+from cvm.dialect.types.sizes import Size
 from legal_and_equal import legal
 
 import cvm
@@ -106,7 +107,10 @@ def small_ones_too(compile_for: Callable[..., None]) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_path(name: str) -> None:
     operation, (a, b), shapes = PROGRAMS[name]
-    program = f"func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) {{\n  %y = {operation}\n  return %y\n}}\n"
+    program = (
+        f"func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) {{\n  %y = {operation}\n"
+        f"  return %y\n}}\n"
+    )
     function, reference = (cvm.compile(program, target=t) for t in ("cpu", "reference"))
     lowered = function.lower("schedule")
     assert "pairdot" in lowered and (".small(" in lowered) == ("batch" not in name)
@@ -121,7 +125,10 @@ def test_every_path(name: str) -> None:
 
 def test_what_is_large_goes_by_tiles(compile_for: Callable[..., None]) -> None:
     compile_for()
-    program = "func @main(%a: tensor<?x?xi32>, %b: tensor<?x?xi32>) {\n  %y = cvm.dense %a, %b\n  return %y\n}\n"
+    program = (
+        "func @main(%a: tensor<?x?xi32>, %b: tensor<?x?xi32>) {\n  %y = cvm.dense %a, %b\n"
+        "  return %y\n}\n"
+    )
     condition = "?0 >= 6 & ?2 >= 8 & ?1 >= 8 & [mul(mul(?0, ?2), ?1)] >= 32768"
     tiles, small = (
         cvm.compile(program)
@@ -133,7 +140,10 @@ def test_what_is_large_goes_by_tiles(compile_for: Callable[..., None]) -> None:
 
 
 def test_groups_are_apart_where_they_are_whole() -> None:
-    program = "func @main(%a: tensor<?x?x?x?xi32>, %b: tensor<?x?x?x?xi32>) {\n  %y = cvm.conv2d %a, %b {groups = 3}\n  return %y\n}\n"
+    program = (
+        "func @main(%a: tensor<?x?x?x?xi32>, %b: tensor<?x?x?x?xi32>) {\n"
+        "  %y = cvm.conv2d %a, %b {groups = 3}\n  return %y\n}\n"
+    )
     function = cvm.compile(program)
     kernels = function.lower("schedule").split("kernel @main.0.")
     (tiles,) = (k for k in kernels if k.startswith("large.tiles("))
@@ -182,7 +192,10 @@ def test_single_places_beside_padding(
 
 
 def test_groups_of_an_unknown_size_on_a_gpu() -> None:
-    program = "func @main(%x: tensor<2x?x9x9xi32>, %w: tensor<?x3x?x2xi32>) {\n  %y = cvm.conv2d %x, %w {stride = [7, 1], groups = 3}\n  return %y\n}\n"
+    program = (
+        "func @main(%x: tensor<2x?x9x9xi32>, %w: tensor<?x3x?x2xi32>) {\n"
+        "  %y = cvm.conv2d %x, %w {stride = [7, 1], groups = 3}\n  return %y\n}\n"
+    )
     x, w = (np.arange(np.prod(s), dtype=np.int32).reshape(s) for s in ((2, 9, 9, 9), (6, 3, 7, 2)))
     simulated, reference = (cvm.compile(program, target=t)(x, w) for t in ("cuda-sim", "reference"))
     np.testing.assert_array_equal(simulated, reference, strict=True)

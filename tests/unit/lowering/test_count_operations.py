@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import I64
-from cvm.dialect.notation.expressions import Apply, Expr, Tensor
-from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.kernel_ir.expressions import Apply, Expr, Tensor
+from cvm.dialect.kernel_ir.loops import Kernel
+from cvm.dialect.types.tensor_types import I64
 from cvm.jit.functions.reference_function import evaluate
 from cvm.lowering.analysis.count_operations import kernel_cost
 from cvm.parser.kernels import read_kernels
@@ -62,7 +62,8 @@ def test_guards_of_padding_are_counted() -> None:
 
 def test_only_accessed_bytes_are_counted() -> None:
     f = cvm.compile(
-        "func @main(%x: tensor<100xf32>) {\n %y = cvm.slice %x {begin = [0], end = [100], strides = [4]}\n return %y\n}"
+        "func @main(%x: tensor<100xf32>) {\n"
+        " %y = cvm.slice %x {begin = [0], end = [100], strides = [4]}\n return %y\n}"
     )
     assert [(c.bytes_read, c.bytes_written, c.operations) for c in f.cost("operation").parts] == [
         (100, 100, 0)
@@ -102,8 +103,12 @@ func @main(%c: tensor<4xf32>, %xs: tensor<9x4xf32>) {
   return %r
 }""")
     assert f.cost("operation").functions == {"mul": 36, "add": 36} == f.cost().functions
-    g = cvm.compile('graph @g {\n %n = cog.field "n" init dense<0.0> : !cog.field<[8, 8], f32>\n %m = cog.add %n, 1\n'
-                    " cog.feedback %n, %m\n}", entry="g")  # fmt: skip
+    g = cvm.compile(
+        'graph @g {\n %n = cog.field "n" init dense<0.0> : !cog.field<[8, 8], f32>\n'
+        " %m = cog.add %n, 1\n"
+        " cog.feedback %n, %m\n}",
+        entry="g",
+    )
     assert g.cost().operations == 64 == g.cost("operation").operations
 
 

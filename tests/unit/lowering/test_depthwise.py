@@ -1,4 +1,6 @@
-"""Windows that move over one array for each channel are computed from words, exact at the ends of all ranges."""
+"""Windows that move over one array for each channel are computed from words, exact at the ends of
+all ranges.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Products of a few rows by constant weights are computed from panels, in the order of the terms."""
+"""Products of a few rows by constant weights are computed from panels, in the order of the
+terms.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_order_of_terms(
 
 @pytest.mark.parametrize("rows, columns, terms", [(6, 64, 64), (1, 4, 512), (1, 16, 16)])
 def test_too_many_rows_or_too_little_work(rows: int, columns: int, terms: int) -> None:
-    """Panels of columns take less time for many rows, and for few columns or terms there is hardly any work."""
+    """Panels of columns take less time for many rows, and for few columns or terms there is hardly
+    any work.
+    """
     program = text(rows, columns, terms, np.ones((columns, terms), np.float32), "f32")
     assert "taken few_rows" not in cvm.compile(program).lower("strategies")
 

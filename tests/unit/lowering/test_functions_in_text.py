@@ -1,14 +1,16 @@
-"""Every function of the scalar table can be written in the text of a kernel, and runs where kernels run."""
+"""Every function of the scalar table can be written in the text of a kernel, and runs where kernels
+run.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import ELEMENT_TYPES
-from cvm.dialect.notation.scalar_functions import SCALARS
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 from tiers import some
 
-from cvm.commands.read_level import compiled, read_kernels
+from cvm.terminal.read_program import compiled, read_kernels
 
 TYPES = {"float": "f64", "int": "i32", "uint": "ui32", "bool": "i1", "complex": "complex<f64>"}
 WORDS = 5, 0x7F80FF01, -0x12345678

@@ -1,4 +1,6 @@
-"""Chains of products on a GPU are one kernel, whose blocks keep tiles of rows in shared memory, with the bits of a CPU."""
+"""Chains of products on a GPU are one kernel, whose blocks keep tiles of rows in shared memory,
+with the bits of a CPU.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.notation.loops import Alloc, shared_bytes, statements
+from cvm.dialect.kernel_ir.loops import Alloc, shared_bytes, statements
 from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.functions.gpu_function import SimulatedFunction
 from cvm.lowering.analysis.verify_kernel import check_kernel
@@ -118,7 +120,9 @@ def test_phases_share_the_memory_that_is_asked_for(compile_for: Callable[..., No
 
 
 def test_nothing_square_is_in_global_memory() -> None:
-    """Calls load and store operands and results only; threads of a warp use different banks, but for operands."""
+    """Calls load and store operands and results only; threads of a warp use different banks, but
+    for operands.
+    """
     arrays = random(*((2, 2, 128, 64),) * 3)
     f = cvm.compile(attention, target="cuda-sim")
     found = f(*arrays)

@@ -1,17 +1,19 @@
-"""Kernels over the same points become one, loops are cut where remainders change, and state is where it belongs."""
+"""Kernels over the same points become one, loops are cut where remainders change, and state is
+where it belongs.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.notation.loops import Kernel
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.kernel_ir.kernel_printer import kernels_text
+from cvm.dialect.kernel_ir.loops import Kernel
 from cvm.lowering.analysis.verify_kernel import check_kernel
+from cvm.lowering.clocked_plan import StateSlot
 from cvm.lowering.loops.build_loops import build_loops
 from cvm.lowering.loops.fuse_kernels import fuse_kernels
 from cvm.lowering.loops.index_set_split import index_set_split
 from cvm.lowering.pipeline import lower_step, to_formulas
-from cvm.lowering.step_plan import StateSlot
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from loop_interpreter import execute
 

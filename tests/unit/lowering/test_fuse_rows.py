@@ -27,7 +27,10 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 def program(body: str, *shape: int | str, results: str = "%y", element: str = "f32") -> str:
-    return f"func @main(%x: tensor<{' x '.join(map(str, shape))} x {element}>) {{\n{body}  return {results}\n}}\n"
+    return (
+        f"func @main(%x: tensor<{' x '.join(map(str, shape))} x {element}>) {{\n"
+        f"{body}  return {results}\n}}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,10 @@ def test_rows_beyond_half_of_the_second_cache_stay_apart(compile_for: Callable[.
 
 def test_a_reduction_of_what_has_names_goes_by_lanes() -> None:
     """The order of a sum is that of lanes, whatever is summed."""
-    body = "  %a = dali.add %x, 1.0 : f64\n  %q = dali.mul %a, %a\n  %d = dali.div %a, %q\n  %y = theano.sum %d\n"
+    body = (
+        "  %a = dali.add %x, 1.0 : f64\n  %q = dali.mul %a, %a\n  %d = dali.div %a, %q\n"
+        "  %y = theano.sum %d\n"
+    )
     text = program(body, 1000, element="f64")
     x = np.random.default_rng(0).uniform(1, 2, 1000)
     d = (x + 1) / ((x + 1) * (x + 1))

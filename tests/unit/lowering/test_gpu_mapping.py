@@ -1,4 +1,6 @@
-"""Kernels on a GPU: coalesced accesses, reductions with the bits of a CPU, and errors that the emulator detects."""
+"""Kernels on a GPU: coalesced accesses, reductions with the bits of a CPU, and errors that the
+emulator detects.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F32, I32
-from cvm.dialect.notation.expressions import Index, Tensor
-from cvm.dialect.notation.loops import For, Kernel, Store
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.kernel_ir.expressions import Index, Tensor
+from cvm.dialect.kernel_ir.kernel_printer import kernels_text
+from cvm.dialect.kernel_ir.loops import For, Kernel, Store
+from cvm.dialect.types.tensor_types import F32, I32
 from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.cuda.emulator.races import Fault
@@ -90,7 +92,9 @@ def test_rows_that_are_broadcast_are_coalesced() -> None:
 @pytest.mark.parametrize("columns", [256, 203])
 @pytest.mark.parametrize("element", ["f32", "f64", "ui8", "i16"])
 def test_maxima_of_rows(element: str, columns: int) -> None:
-    """Neighbouring threads read neighbouring elements; NaN and the sign of 0.0 are those of a CPU."""
+    """Neighbouring threads read neighbouring elements; NaN and the sign of 0.0 are those of a
+    CPU.
+    """
     x = RANDOM.normal(50, 9, (64, columns)).astype(WIDTHS[element])
     if element[0] == "f":
         x[3, 5], x[4], x[4, 3] = np.nan, -0.0, 0.0
@@ -212,12 +216,18 @@ def test_transposes_of_parts_of_rows() -> None:
     """Packs begin at multiples of their size, or there are none."""
     x = RANDOM.integers(0, 99, (65, 70), np.int32)
     for first in (0, 1, 4):
-        line = f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n  %y = cvm.transpose %s"
+        line = (
+            f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n"
+            "  %y = cvm.transpose %s"
+        )
         f, memory = counted(program("%x: tensor<65x70xi32>", line), x)
         assert "__shared__" in f.lower("cuda") and conflicts(memory) == 0
     x = RANDOM.integers(0, 99, (65, 72), np.int32)
     for first in (0, 1, 4):
-        line = f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n  %y = cvm.transpose %s"
+        line = (
+            f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n"
+            "  %y = cvm.transpose %s"
+        )
         f, memory = counted(program("%x: tensor<65x72xi32>", line), x)
         assert ("Pack<int, 4>" in f.lower("cuda")) == (first != 1)
 
@@ -261,7 +271,9 @@ def test_reductions_of_rows_are_coalesced() -> None:
 
 @pytest.mark.parametrize("columns", [16, 100])
 def test_exponentials_are_summed_by_warps(columns: int) -> None:
-    """Terms with steps of their own, and rare branches: each thread of a group has its own scalars."""
+    """Terms with steps of their own, and rare branches: each thread of a group has its own
+    scalars.
+    """
     x = RANDOM.normal(scale=40, size=(300, columns)).astype("f4")  # some overflow
     lines = "%e = dali.exp %x\n  %y = theano.sum %e {axis = [1]}"
     f, _ = counted(program(f"%x: tensor<300x{columns}xf32>", lines), x)
@@ -276,7 +288,8 @@ def test_reductions_keep_memory_busy(line: str, threads: int) -> None:
     """Many threads, on all processors, each with many loads under way."""
     result = "4096xf32" if line else "f32"
     f = cvm.compile(
-        f"func @main(%x: tensor<4096x4096xf32>) -> tensor<{result}> {{\n  %y = theano.sum %x{line}\n  return %y\n}}",
+        f"func @main(%x: tensor<4096x4096xf32>) -> tensor<{result}> {{\n"
+        f"  %y = theano.sum %x{line}\n  return %y\n}}",
         target="cuda-sim",
     )
     first = f.source.launches[0]
@@ -335,7 +348,10 @@ def test_two_writers_of_one_place_are_found() -> None:
     x, y = Tensor("x", (64,), I32), Tensor("y", (64,), I32)
     plan = plan_of(kernel((For(i, (Store(y, (i,), x[i]),)),), x, y))
     source = emit(plan)
-    race = 'extern "C" __global__ void kernel_0(const int* x, int* y) { __shared__ volatile int s; s = threadIdx.x; if (x[0]) y[0] = s; }'
+    race = (
+        'extern "C" __global__ void kernel_0(const int* x, int* y) { __shared__ volatile int '
+        "s; s = threadIdx.x; if (x[0]) y[0] = s; }"
+    )
     launches = (replace(source.launches[0], arrays=(x, y)),)
     with pytest.raises(Fault, match="two threads write one place of shared memory"):
         run(plan, Source(race, launches, ()), np.zeros(64, np.int32))
@@ -383,7 +399,9 @@ def test_convolutions_by_tiles(attributes: str) -> None:
     ],
 )
 def test_convolutions_of_floats_by_tiles(element: str, attributes: str) -> None:
-    """Nothing is added for what is padding: neither infinities and NaN of weights, nor to -0.0, are seen there."""
+    """Nothing is added for what is padding: neither infinities and NaN of weights, nor to -0.0, are
+    seen there.
+    """
     kind = f"f{int(element[1:]) // 8}"
     x, w = (RANDOM.normal(size=s).astype(kind) for s in ((2, 5, 14, 13), (20, 5, 3, 3)))
     w[3, 2, 0, 1], w[4, 1, 2, 2] = np.inf, np.nan
@@ -415,7 +433,9 @@ def test_convolutions_in_groups_by_tiles(element: str, width: int) -> None:
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("second", ["jk", "kj"])
 def test_products_of_floats_by_tiles(element: str, second: str) -> None:
-    """The order of the sums is that of a CPU's panels, also where the terms are no whole number of steps."""
+    """The order of the sums is that of a CPU's panels, also where the terms are no whole number of
+    steps.
+    """
     for m, n, k in ((64, 80, 32), (33, 40, 53)):
         arrays = [
             RANDOM.normal(size=s).astype(f"f{int(element[1:]) // 8}")
@@ -558,13 +578,18 @@ WINDOWS = {  # channels, height and width, the side of the window, stride and pa
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_of_channels_by_tiles(name: str, compile_for: Callable[..., None]) -> None:
-    """Elements that windows share are loaded once; beyond the edge nothing is added, not even to infinity or -0.0."""
+    """Elements that windows share are loaded once; beyond the edge nothing is added, not even to
+    infinity or -0.0.
+    """
     (channels, height, width), side, stride, padding, element = WINDOWS[name]
     x = RANDOM.normal(0, 99, (2, channels, height, width)).astype(WIDTHS[element])
     w = RANDOM.normal(0, 99, (channels, 1, side, side)).astype(WIDTHS[element])
     if element != "i32":
         x[0, 0, 0, :2], w[-1] = (np.inf, -0.0), np.inf
-    given = f"%x: tensor<2x{channels}x{height}x{width}x{element}>, %w: tensor<{channels}x1x{side}x{side}x{element}>"
+    given = (
+        f"%x: tensor<2x{channels}x{height}x{width}x{element}>, %w: "
+        f"tensor<{channels}x1x{side}x{side}x{element}>"
+    )
     options = (
         f"padding = [{padding}, {padding}], stride = [{stride}, {stride}], groups = {channels}"
     )
@@ -587,7 +612,8 @@ def test_windows_with_channels_last(zero: int, compile_for: Callable[..., None])
     compile_for(gpu=Gpu(multiprocessors=1))
     x, bias = RANDOM.integers(-128, 128, (1, 9, 17, 40), np.int8), np.arange(40, dtype=np.int32)
     lines = [
-        f"%w = const dense<{RANDOM.integers(-128, 128, (3, 3, 40, 1)).tolist()}> : tensor<3x3x40x1xi8>",
+        f"%w = const dense<{RANDOM.integers(-128, 128, (3, 3, 40, 1)).tolist()}> : "
+        "tensor<3x3x40x1xi8>",
         f"%zero = const dense<{zero}> : tensor<i32>",
         "%none = const dense<0> : tensor<i32>",
         "%y = quant.depthwise_conv2d %x, %w, %zero, %none, %b",
@@ -636,7 +662,9 @@ def test_shapes_of_tiles(
     why: str,
     compile_for: Callable[..., None],
 ) -> None:
-    """A thread's sums; neighbouring threads read neighbouring packs of shared memory and elements of arrays."""
+    """A thread's sums; neighbouring threads read neighbouring packs of shared memory and elements
+    of arrays.
+    """
     compile_for(gpu=Gpu(multiprocessors=multiprocessors))
     m, n, k = sizes
     given = f"%x: tensor<{m}x{k}x{element}>, %w: tensor<{n}x{k}x{element}>"
@@ -793,7 +821,9 @@ def test_negated_operations(element: str, operands: str) -> None:
 @pytest.mark.parametrize("element", ["i8", "ui8"])
 @pytest.mark.parametrize("operator", ["add", "sub", "mul"])
 def test_bytes_that_are_computed_and_compared(operator: str, element: str, size: int) -> None:
-    """A sum of bytes that wraps is a byte when it is compared: NVRTC 13 forgets that of vectors of them."""
+    """A sum of bytes that wraps is a byte when it is compared: NVRTC 13 forgets that of vectors of
+    them.
+    """
     text = f"""func @main(%x: tensor<{size}x{element}>, %y: tensor<{size}x{element}>, %z: tensor<{size}xi1>) {{
       %a = dali.{operator} %x, %y
       %less = dali.lt %a, 3 : {element}

@@ -1,4 +1,6 @@
-"""Results in the storage of arguments: what the arguments hold afterwards, on every target and in every layout."""
+"""Results in the storage of arguments: what the arguments hold afterwards, on every target and in
+every layout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Contractions of bytes whose products are added four at once: exact at the ends of all ranges, whatever the processor has."""
+"""Contractions of bytes whose products are added four at once: exact at the ends of all ranges,
+whatever the processor has.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import replace
 import contraction_programs as contractions
 import numpy as np
 import pytest
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.kernel_ir.kernel_printer import kernels_text
 from cvm.jit.llvm import native_code
 from cvm.jit.llvm.ir_builder import Declaration, Module, ir_type
 from cvm.lowering.processor import DOT_PRODUCTS, Processor, Tuning
@@ -41,7 +43,9 @@ TILES = [
     ids=lambda tile: f"{tile[1]} of {tile[0]} bytes, vectors of {tile[2]}",
 )
 def processor(request: pytest.FixtureRequest, compile_for: Callable[..., None]) -> Processor:
-    """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
+    """One that adds four products, with tiles of one kind; where the one at hand does not, other
+    instructions do.
+    """
     width, registers, vectors = request.param
     costs = contractions.preferred(
         ROW_LANES, ("winograd", *([ROW_LANES] if vectors == "columns" else []))

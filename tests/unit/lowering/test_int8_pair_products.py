@@ -1,4 +1,6 @@
-"""Contractions of bytes: exact at the ends of all ranges, taken only where sums of 16 bits hold the products."""
+"""Contractions of bytes: exact at the ends of all ranges, taken only where sums of 16 bits hold the
+products.
+"""
 
 from __future__ import annotations
 

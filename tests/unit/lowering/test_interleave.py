@@ -1,4 +1,6 @@
-"""A short innermost axis is computed in whole vectors, whatever its length and what is left over."""
+"""A short innermost axis is computed in whole vectors, whatever its length and what is left
+over.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ import cvm
 @pytest.mark.parametrize("pixels", [64, 65, 100])
 def test_channels_last(channels: int, pixels: int) -> None:
     image, gain = f"tensor<2x{pixels}x{channels}xi32>", f"tensor<{channels}xi32>"
-    text = f"func @main(%x: {image}, %g: {gain}) -> {image} {{\n  %y = cvm.broadcast_mul %x, %g\n  return %y\n}}\n"
+    text = (
+        f"func @main(%x: {image}, %g: {gain}) -> {image} {{\n  %y = cvm.broadcast_mul %x, %g\n"
+        f"  return %y\n}}\n"
+    )
     module = cvm.parse(text)
     kernels = lower(module, module.functions["main"]).kernels
     for kernel in kernels:

@@ -1,4 +1,6 @@
-"""Lanes that lie near each other are loaded as whole vectors and shuffled, whatever the type, the sizes and the pattern."""
+"""Lanes that lie near each other are loaded as whole vectors and shuffled, whatever the type, the
+sizes and the pattern.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F32, I64
-from cvm.dialect.notation.expressions import Index, Tensor, constant
+from cvm.dialect.kernel_ir.expressions import Index, Tensor, constant
+from cvm.dialect.types.tensor_types import F32, I64
 from cvm.lowering.analysis.lane_offsets import Lanes, begins, offsets, period, windows
 from legal_and_equal import legal
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import I1, I32, I64
-from cvm.dialect.notation.expressions import Index, Read, Var, apply, as_index, cast, constant
-from cvm.dialect.notation.loops import (
+from cvm.dialect.kernel_ir.expressions import Index, Read, Var, apply, as_index, cast, constant
+from cvm.dialect.kernel_ir.loops import (
     Alloc,
     Block,
     For,
@@ -17,6 +15,8 @@ from cvm.dialect.notation.loops import (
     assign,
     update,
 )
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import I1, I32, I64
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from native_kernels import kernel, tensor
 

@@ -6,9 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import F32, I1, I32, I64
-from cvm.dialect.notation.expressions import (
+from cvm.dialect.kernel_ir.expressions import (
     Const,
     Extent,
     Index,
@@ -21,7 +19,8 @@ from cvm.dialect.notation.expressions import (
     constant,
     select,
 )
-from cvm.dialect.notation.loops import (
+from cvm.dialect.kernel_ir.kernel_printer import kernel_text, kernels_text
+from cvm.dialect.kernel_ir.loops import (
     Alloc,
     Assert,
     For,
@@ -33,7 +32,8 @@ from cvm.dialect.notation.loops import (
     accumulator,
     assign,
 )
-from cvm.dialect.notation.printer import kernel_text, kernels_text
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import F32, I1, I32, I64
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.parser.kernels import read_kernels

@@ -1,4 +1,6 @@
-"""Large results are written past the caches where that is right, to arrays that are aligned or not."""
+"""Large results are written past the caches where that is right, to arrays that are aligned or
+not.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import I32
-from cvm.dialect.notation.expressions import Index
-from cvm.dialect.notation.loops import For, Store
+from cvm.dialect.kernel_ir.expressions import Index
+from cvm.dialect.kernel_ir.loops import For, Store
+from cvm.dialect.types.tensor_types import I32
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from native_kernels import compiled, kernel, tensor
 
@@ -33,7 +35,9 @@ def test_any_alignment(size: int, offset: int, compile_for: Callable[..., None])
 def test_rows_that_begin_anywhere(
     element: str, columns: int, compile_for: Callable[..., None]
 ) -> None:
-    """A row is one loop, whatever vectors leave over, also where it begins beside other elements; nothing else is written."""
+    """A row is one loop, whatever vectors leave over, also where it begins beside other elements;
+    nothing else is written.
+    """
     compile_for(l3_bytes=2)
     rows = columns - 1
     f = cvm.compile(f"""func @main(%z: tensor<3x1x{element}>, %x: tensor<3x{rows}x{element}>) {{
@@ -75,7 +79,9 @@ def test_what_is_left_over_where_nothing_streams() -> None:
 def test_sizes_known_when_called(
     columns: int, offset: int, large: int, compile_for: Callable[..., None]
 ) -> None:
-    """Rows begin anywhere; two results stream beside each other; no element outside of the array is written."""
+    """Rows begin anywhere; two results stream beside each other; no element outside of the array is
+    written.
+    """
     compile_for(l3_bytes=2 * large)
     t = "tensor<?x?xf32>"
     body = "  %y = dali.mul %x, 3.0\n  %z = dali.add %y, %x\n  return %y, %z\n"
@@ -100,7 +106,8 @@ def test_any_element(element: str, compile_for: Callable[..., None]) -> None:
     compile_for(l3_bytes=2)
     t = f"tensor<5x1001x{element}>"
     f = cvm.compile(
-        f"func @main(%x: {t}) -> {t} {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n"
+        f"func @main(%x: {t}) -> {t} {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n"
+        f"  return %y\n}}\n"
     )
     assert "streaming" in f.lower("schedule")
     dtype = {"i8": np.int8, "i16": np.int16, "i64": np.int64, "f64": np.float64}[element]
@@ -138,7 +145,9 @@ def test_results_of_kernels_that_move_much_stream(compile_for: Callable[..., Non
 
 
 def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
-    """Rows of a size that is not known begin anywhere: a loop that cannot be aligned for its store stores as usual."""
+    """Rows of a size that is not known begin anywhere: a loop that cannot be aligned for its store
+    stores as usual.
+    """
     text = """func @main(%x: tensor<4x?xi32>) {
       %sum = dali.add %x, %x
       %picked = cvm.cvm_lut %sum, %x

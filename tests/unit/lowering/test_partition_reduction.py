@@ -1,4 +1,6 @@
-"""Reductions over many rows in any order: threads take shares of the rows, and how many they are changes nothing."""
+"""Reductions over many rows in any order: threads take shares of the rows, and how many they are
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def small(compile_for: Callable[..., None]) -> None:
 
 def reduced(name: str, element: str, shape: tuple[int | str, ...], axis: str = "0") -> str:
     sizes = " x ".join(map(str, shape))
-    return f"func @main(%x: tensor<{sizes} x {element}>) {{\n  %y = theano.{name} %x {{axis = [{axis}]}}\n  return %y\n}}\n"
+    return (
+        f"func @main(%x: tensor<{sizes} x {element}>) {{\n"
+        f"  %y = theano.{name} %x {{axis = [{axis}]}}\n  return %y\n}}\n"
+    )
 
 
 def for_any_threads(f: Any, *operands: np.ndarray) -> np.ndarray:
@@ -55,8 +60,18 @@ def operand(element: str, shape: tuple[int, ...]) -> np.ndarray:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("name", "element"),
-    [("sum", "i8"), ("sum", "ui16"), ("prod", "i32"), ("max", "i32"), ("min", "ui16"), ("max", "f32"), ("min", "f32"), ("all", "i1"), ("any", "i1")],
-)  # fmt: skip
+    [
+        ("sum", "i8"),
+        ("sum", "ui16"),
+        ("prod", "i32"),
+        ("max", "i32"),
+        ("min", "ui16"),
+        ("max", "f32"),
+        ("min", "f32"),
+        ("all", "i1"),
+        ("any", "i1"),
+    ],
+)
 def test_reductions_in_any_order(shape: tuple[int, int], name: str, element: str) -> None:
     text = reduced(name, element, shape)
     assert len(legal(text)) == 2
@@ -94,7 +109,9 @@ def test_several_axes_of_rows_and_columns_and_what_follows() -> None:
 
 
 def test_what_stays_as_it_is() -> None:
-    """Sums of floats, whose order is given; columns that are enough for threads; few rows; sizes that are not known."""
+    """Sums of floats, whose order is given; columns that are enough for threads; few rows; sizes
+    that are not known.
+    """
     assert len(legal(reduced("sum", "f32", (512, 64)))) == 1
     assert len(legal(reduced("max", "i32", (64, 20_000)))) == 1
     assert len(legal(reduced("max", "i32", (8, 64)))) == 1

@@ -1,4 +1,6 @@
-"""Passes of other packages stand where they belong in a target's pipeline, and skipped passes do not."""
+"""Passes of other packages stand where they belong in a target's pipeline, and skipped passes do
+not.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.kernel_ir.loops import Kernel
 from cvm.lowering import pipeline
 from cvm.lowering.passes import REGISTERED, Level, declare, placed
 

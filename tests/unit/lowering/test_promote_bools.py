@@ -17,7 +17,8 @@ import cvm
 @pytest.mark.parametrize("shape", [(1, 1), (3, 130), (300, 129), (0, 5), (5, 0)])
 def test_all_and_any(name: str, axis: str, shape: tuple[int, int]) -> None:
     module = cvm.parse(
-        f"func @main(%x: tensor<{shape[0]}x{shape[1]}xi1>) {{\n  %y = theano.{name} %x {axis}\n  return %y\n}}\n"
+        f"func @main(%x: tensor<{shape[0]}x{shape[1]}xi1>) {{\n"
+        f"  %y = theano.{name} %x {axis}\n  return %y\n}}\n"
     )
     legal(module)
     f = cvm.compile(module)

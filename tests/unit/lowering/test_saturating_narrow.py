@@ -1,4 +1,6 @@
-"""Shifts that round, and numbers that are narrowed and kept within limits, are exact at the ends of every range."""
+"""Shifts that round, and numbers that are narrowed and kept within limits, are exact at the ends of
+every range.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Scaled integers that are rounded by integers: the bits of f64, where processors have no instructions for that."""
+"""Scaled integers that are rounded by integers: the bits of f64, where processors have no
+instructions for that.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import I32
+from cvm.dialect.types.tensor_types import I32
 from cvm.lowering.processor import NAMED, Processor, named
 
 import cvm

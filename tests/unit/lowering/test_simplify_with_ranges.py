@@ -1,4 +1,6 @@
-"""Arithmetic simplified by ranges: the same integers as the reference, at the ends of the types and of the ranges."""
+"""Arithmetic simplified by ranges: the same integers as the reference, at the ends of the types and
+of the ranges.
+"""
 
 from __future__ import annotations
 

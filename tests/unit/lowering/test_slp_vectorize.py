@@ -1,4 +1,6 @@
-"""Numbers that a tick computes alike, in rows as wide as a vector: the bits of computing them one by one."""
+"""Numbers that a tick computes alike, in rows as wide as a vector: the bits of computing them one
+by one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import cvm
 
 
 def program(n: int, reads: list[tuple[int, str, float | None]], extra: tuple[str, ...] = ()) -> str:
-    """n numbers; each becomes a sum over what stands so many numbers further, times a constant, its own one where None."""
+    """n numbers; each becomes a sum over what stands so many numbers further, times a constant, its
+    own one where None.
+    """
     lines = [
         f'%s{k} = cog.field "s{k}" init dense<{k * k % 17 / 16}> : !cog.field<[], f32>'
         for k in range(n)

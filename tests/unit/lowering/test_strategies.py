@@ -1,4 +1,6 @@
-"""Every contraction of a program is explained: its candidates, their costs, and the one that is taken."""
+"""Every contraction of a program is explained: its candidates, their costs, and the one that is
+taken.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from cvm.lowering import pipeline
-from cvm.lowering.contraction.match import match_contraction
-from cvm.lowering.contraction.problem import Problem
+from cvm.lowering.contraction.contraction_problem import Problem
+from cvm.lowering.contraction.match_contraction import match_contraction
 from cvm.lowering.contraction.strategies import STRATEGIES
 from cvm.lowering.loops.collapse import collapsed
 
 import cvm
 
-# channels, channels of the result, size, window, stride, groups, and the least value: the convolutions that are benchmarked
+# channels, channels of the result, size, window, stride, groups, and the least value: the
+# convolutions that are benchmarked
 CONVOLUTIONS = {
     (64, 64, 56, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
     (128, 128, 28, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
@@ -58,7 +61,9 @@ def test_convolutions_of_the_benchmark(shape: tuple[int, ...], taken: tuple[str,
 
 
 def test_lines_that_waste_vectors_are_joined(compile_for: Callable[..., None]) -> None:
-    """Lines shorter than a vector of 8 lanes, and those of which more than a fifth of the lanes computed are not needed."""
+    """Lines shorter than a vector of 8 lanes, and those of which more than a fifth of the lanes
+    computed are not needed.
+    """
     compile_for()
     joined = []
     for width in (6, 7, 8, 9, 12, 13, 16, 17, 19, 20, 25, 26):

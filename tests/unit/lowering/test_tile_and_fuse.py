@@ -1,4 +1,6 @@
-"""Chains of products are computed by tiles of rows, with the bits that their kernels have one after the other."""
+"""Chains of products are computed by tiles of rows, with the bits that their kernels have one after
+the other.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,8 @@ def test_strategies_tell_of_the_chain(compile_for: Callable[..., None]) -> None:
     f(*(np.ones(s, "f4") for s in CASES["perceptron"][1]))
     text = f.lower("strategies")
     assert re.search(
-        r"kernels @(\S+) to @(\S+)\n  taken tile_and_fuse .*\ncontraction @\1\.rows: 32 rows, 70 columns",
+        r"kernels @(\S+) to @(\S+)\n  taken tile_and_fuse .*\ncontraction @\1\.rows: 32 "
+        r"rows, 70 columns",
         text,
     )
     assert text.count("  taken") == 3 and re.search(

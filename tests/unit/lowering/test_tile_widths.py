@@ -1,4 +1,6 @@
-"""Contractions give the same bits by vectors of every width: LLVM splits those that the machine lacks."""
+"""Contractions give the same bits by vectors of every width: LLVM splits those that the machine
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def test_convolutions(name: str, ends: tuple[int, int]) -> None:
 def test_code_has_the_vectors_of_the_processor_named(
     cpu: str, register: str, instruction: str, sizes: tuple[int, int]
 ) -> None:
-    """Machine code is for the processor's width, and its micro-kernels keep all sums in registers."""
+    """Machine code is for the processor's width, and its micro-kernels keep all sums in
+    registers.
+    """
     one, other = ("u1", "i1") if "dp" in instruction else ("f4", "f4")
 
     def product(a, b):
@@ -129,7 +133,9 @@ def test_units_of_half_the_width_take_narrower_vectors_where_these_waste_less() 
 def test_tiles_fill_the_registers(
     product: Product, registers: int, compile_for: Callable[..., None]
 ) -> None:
-    """Sums, a step's columns, a word of a row and temporaries have a register each, and a row more would need too many."""
+    """Sums, a step's columns, a word of a row and temporaries have a register each, and a row more
+    would need too many.
+    """
     compile_for(vector_registers=registers)
 
     def fits(rows: int, vectors: int) -> bool:

@@ -1,4 +1,6 @@
-"""Rearrangements are done by tiles and turned in registers, whatever the type and whatever the sizes leave over."""
+"""Rearrangements are done by tiles and turned in registers, whatever the type and whatever the
+sizes leave over.
+"""
 
 from __future__ import annotations
 
@@ -113,14 +115,19 @@ def test_strips_of_several_axes(
     compile_for(l3_bytes=2, tile_write_bytes=64)
     x = numbers(shape, element)
     given = " x ".join(map(str, shape))
-    text = f"func @main(%x: tensor<{given} x {element}>) {{\n  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n}}\n"
+    text = (
+        f"func @main(%x: tensor<{given} x {element}>) {{\n"
+        f"  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n}}\n"
+    )
     module = cvm.parse(text)
     legal(module)
     np.testing.assert_array_equal(cvm.compile(module)(x), x.transpose(order))
 
 
 def test_strips_of_what_is_computed(compile_for: Callable[..., None]) -> None:
-    """Another type of result, wider or narrower than what is read, and an operand that is not turned."""
+    """Another type of result, wider or narrower than what is read, and an operand that is not
+    turned.
+    """
     compile_for(l3_bytes=2, tile_write_bytes=256, short_row_bytes=64)
     rng = np.random.default_rng(0)
     names = {"f32": np.float32, "f64": np.float64, "ui8": np.uint8, "i8": np.int8}
@@ -188,7 +195,10 @@ def test_turned_values_are_computed_with() -> None:
 
 
 def test_an_array_that_is_overwritten_is_not_turned() -> None:
-    text = "func @main(%x: tensor<64x64xi32>) {\n  %y = cvm.transpose %x\n  %z = cvm.elemwise_add %y, %x\n  return %z, %y\n}\n"
+    text = (
+        "func @main(%x: tensor<64x64xi32>) {\n  %y = cvm.transpose %x\n"
+        "  %z = cvm.elemwise_add %y, %x\n  return %z, %y\n}\n"
+    )
     x = numbers((64, 64), "f32").astype(np.int32)
     z, y = cvm.compile(text)(x)
     np.testing.assert_array_equal(y, x.T)

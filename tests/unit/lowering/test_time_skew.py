@@ -1,4 +1,6 @@
-"""Several ticks in one pass over large fields: the bits of one tick after the other, for every program that it fits."""
+"""Several ticks in one pass over large fields: the bits of one tick after the other, for every
+program that it fits.
+"""
 
 from __future__ import annotations
 

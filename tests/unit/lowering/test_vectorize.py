@@ -1,4 +1,6 @@
-"""Elements computed at once: two vectors for a long computation, and the same bits for every length."""
+"""Elements computed at once: two vectors for a long computation, and the same bits for every
+length.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F32, I32
-from cvm.dialect.notation.expressions import Index, Tensor, apply
-from cvm.dialect.notation.loops import Alloc, If, Let, Store, Var, accumulator, assign
+from cvm.dialect.kernel_ir.expressions import Index, Tensor, apply
+from cvm.dialect.kernel_ir.loops import Alloc, If, Let, Store, Var, accumulator, assign
+from cvm.dialect.types.tensor_types import F32, I32
 from cvm.lowering.analysis.cost import chain
 from legal_and_equal import legal
 

@@ -1,9 +1,11 @@
-"""Factors as words of two or four terms: which index they go along, what an image holds, and which reads have one."""
+"""Factors as words of two or four terms: which index they go along, what an image holds, and which
+reads have one.
+"""
 
 from __future__ import annotations
 
-from cvm.dialect.ir.types import I32
-from cvm.dialect.notation.expressions import Index, Tensor, indices
+from cvm.dialect.kernel_ir.expressions import Index, Tensor, indices
+from cvm.dialect.types.tensor_types import I32
 from cvm.lowering.contraction.vnni_packing import image_of, pack_k_axis, words_along
 
 X = Tensor("x", (6, 9, 9), I32)

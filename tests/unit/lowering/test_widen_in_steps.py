@@ -14,7 +14,8 @@ DTYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "ui16": np.uint16}
 def summed(element: str, shape: tuple[int, ...], attributes: str) -> cvm.Compiled:
     sizes = "".join(f"{n}x" for n in shape)
     module = cvm.parse(
-        f"func @main(%x: tensor<{sizes}{element}>) {{\n  %y = theano.sum %x {attributes}\n  return %y\n}}\n"
+        f"func @main(%x: tensor<{sizes}{element}>) {{\n  %y = theano.sum %x {attributes}\n"
+        f"  return %y\n}}\n"
     )
     legal(module)
     return cvm.compile(module)

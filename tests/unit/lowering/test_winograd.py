@@ -1,4 +1,6 @@
-"""Windows of 3 x 3 turned into fewer products: exact wherever they are taken, and taken only where they are exact."""
+"""Windows of 3 x 3 turned into fewer products: exact wherever they are taken, and taken only where
+they are exact.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def program(
 
 
 def both(text: str, *several: tuple[np.ndarray, ...]) -> str:
-    """The schedule of a program with turned windows, which agrees with the reference for all arguments given."""
+    """The schedule of a program with turned windows, which agrees with the reference for all
+    arguments given.
+    """
     schedule = agreed(text, *several)
     assert ".turned(" in schedule
     return schedule
@@ -128,7 +132,9 @@ def test_sums_of_any_threads_are_the_same() -> None:
 @pytest.mark.parametrize("attributes", ["padding = [1, 1]", "", "padding = [2, 3]"])
 @pytest.mark.parametrize("how", ["weights of each call", "known weights", "groups", "declared"])
 def test_images_of_any_size(attributes: str, how: str) -> None:
-    """One program for all: by turned windows where they fit, by tiles or as it was where they do not."""
+    """One program for all: by turned windows where they fit, by tiles or as it was where they do
+    not.
+    """
     random = np.random.default_rng(0)
     groups = 2 if how == "groups" else 1
     w = random.integers(-128, 128, (20, 16, 3, 3)).astype(np.int32)
@@ -225,7 +231,10 @@ def test_sums_too_large_to_be_divided_by_64() -> None:
 def test_what_follows_larger_tiles_is_done_once_for_each_element(larger: None, name: str) -> None:
     """With another array of the same shape, and a value that is used twice."""
     x, w = values(name, 127, 127)
-    more = "  %s = cvm.cvm_right_shift %y {precision = 8, shift_bit = 4}\n  %t = cvm.elemwise_add %s, %s\n"
+    more = (
+        "  %s = cvm.cvm_right_shift %y {precision = 8, shift_bit = 4}\n"
+        "  %t = cvm.elemwise_add %s, %s\n"
+    )
     more += "  %u = cvm.elemwise_add %t, %y\n  %z = cvm.cvm_clip %u {precision = 9}\n"
     by_four(program(name, more, " {range = [-128, 127]}", weights=w), (x,))
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir import diagnostics
-from cvm.dialect.ir.diagnostics import Error, ParseError, VerifyError
-from cvm.dialect.ir.limits import limited
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_module
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.support import diagnostics
+from cvm.dialect.support.diagnostics import Error, ParseError, VerifyError
+from cvm.dialect.support.limits import limited
 from cvm.parser import check, parse, read
 from cvm.parser.error_examples import snippets
 from cvm.parser.format import format_text
@@ -54,21 +54,25 @@ def test_mistakes(block: str) -> None:
         (
             "func @f(%x: tensor<f32>)\0 { return %x }",
             [
-                "1:25 parse.character: expected a character of the language, got U+0000 (a control character)"
+                "1:25 parse.character: expected a character of the language, got U+0000 (a "
+                "control character)"
             ],
         ),
         ("\ufefffunc @f() { return }", []),
         (
             "func @f() {\n  return\u00a0\n}",
             [
-                "2:9 parse.character: expected a character of the language, got U+00A0 (no-break space)"
+                "2:9 parse.character: expected a character of the language, got U+00A0 "
+                "(no-break space)"
             ],
         ),
         (
             b"// \xe9t\xe9\nfunc @f() { retrun }",
             [
-                "1:4 parse.encoding: the text is UTF-8, but holds the byte 0xe9 and 1 other; save it as UTF-8",
-                "2:13 parse.statement: expected a statement, as in %y = cvm.relu %x, got retrun; did you mean return",
+                "1:4 parse.encoding: the text is UTF-8, but holds the byte 0xe9 and 1 "
+                "other; save it as UTF-8",
+                "2:13 parse.statement: expected a statement, as in %y = cvm.relu %x, got "
+                "retrun; did you mean return",
             ],
         ),
         (
@@ -78,14 +82,16 @@ def test_mistakes(block: str) -> None:
         (
             b"\xff" * 100,
             [
-                "1:1 parse.encoding: the text is UTF-8, but holds the byte 0xff and 99 others; save it as UTF-8"
+                "1:1 parse.encoding: the text is UTF-8, but holds the byte 0xff and 99 "
+                "others; save it as UTF-8"
             ],
         ),
         *(
             (
                 text,
                 [
-                    "1:1 parse.encoding: the text is UTF-8, but this file is UTF-16; save it as UTF-8"
+                    "1:1 parse.encoding: the text is UTF-8, but this file is UTF-16; save "
+                    "it as UTF-8"
                 ],
             )
             for text in (
@@ -97,9 +103,11 @@ def test_mistakes(block: str) -> None:
         (b"\xef\xbb\xbffunc @f() { return }", []),
         ("// one line\rfunc @f() { return }\r// another", []),
         (
-            "func @f(%\u00e9: tensor<f32>) -> tensor<f32> {\n  %y = cvm.relu %\u00e9\n  %z = cvm.relu %\u00e9\n  return %y\n}",
+            "func @f(%\u00e9: tensor<f32>) -> tensor<f32> {\n  %y = cvm.relu %\u00e9\n"
+            "  %z = cvm.relu %\u00e9\n  return %y\n}",
             [
-                "1:10 parse.character: expected a character of the language, got '\u00e9' (U+00E9, latin small letter e with"
+                "1:10 parse.character: expected a character of the language, got '\u00e9' "
+                "(U+00E9, latin small letter e with"
                 " acute); a name is of ASCII letters, digits and _"
             ],
         ),
@@ -164,7 +172,8 @@ def notes(program: str) -> list[str]:
             "<text>:1:8: the '(' that is not closed",
         ),
         (
-            "func @g() {\n  return\n}\nfunc @f(%x: tensor<4xi32> {\n  %y = cvm.abs %x\n  return %y\n}",
+            "func @g() {\n  return\n}\nfunc @f(%x: tensor<4xi32> {\n  %y = cvm.abs %x\n"
+            "  return %y\n}",
             "4:27 parse.argument: expected ',' or ')' after an argument, got '{'",
             "<text>:4:8: the '(' that is not closed",
         ),
@@ -236,7 +245,10 @@ def test_brackets_that_are_not_closed(program: str, message: str, note: str) -> 
 def test_operands_are_noted_where_the_rule_is_about_them(
     operation: str, operands: list[str]
 ) -> None:
-    program = f"func @f(%x: tensor<1x4x8x8xi32>, %w: tensor<4x4x3x3xi32>) {{\n  %y = {operation}\n  return %y\n}}"
+    program = (
+        f"func @f(%x: tensor<1x4x8x8xi32>, %w: tensor<4x4x3x3xi32>) {{\n  %y = {operation}\n"
+        f"  return %y\n}}"
+    )
     assert len(said(program)) == 1
     assert [note.split(": ")[1].strip() for note in notes(program)] == operands
 
@@ -256,7 +268,8 @@ def test_operands_are_noted_where_the_rule_is_about_them(
         ),
         (
             '%y = theano.elemwise %x {scalar_op = "tahn"}',
-            '1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but scalar_op = "tahn"; did you mean tanh',
+            "1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but "
+            'scalar_op = "tahn"; did you mean tanh',
         ),
         (
             "%y = theano.elemwise %x {scalar_op = abs}",
@@ -268,7 +281,8 @@ def test_operands_are_noted_where_the_rule_is_about_them(
         ),
         (
             "%y = cvm.reshape %x {shape = [2, 2]}",
-            "1:71 cvm.reshape.attributes: cvm.reshape has the attributes target_shape, got shape; did you mean target_shape",
+            "1:71 cvm.reshape.attributes: cvm.reshape has the attributes target_shape, got "
+            "shape; did you mean target_shape",
         ),
     ],
 )
@@ -291,7 +305,8 @@ def test_what_may_be_meant(body: str, message: str) -> None:
         ),
         (
             ": !cog.field<[], i32>\n%m = cog.add %n, 1\ncog.feedback %n, %m",
-            "2:36 cog.field.C1: type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of"
+            "2:36 cog.field.C1: type: a field of f32 or complex<f32> of known sizes, of at "
+            "most 3 dimensions, of"
             " tensors of order at most 2, but type = !cog.field<[], i32>",
         ),
     ],
@@ -304,7 +319,8 @@ def test_names_without_their_marks() -> None:
     assert said(
         "graph @g {\n%n = cog.field n init dense<0> : !cog.field<[], f32>\n%m = cog.add %n, 1\n}"
     ) == [
-        '2:18 parse.statement: the name of a field stands in quotes, as in cog.field "n" init dense<0> : type'
+        '2:18 parse.statement: the name of a field stands in quotes, as in cog.field "n" '
+        "init dense<0> : type"
     ]
     assert said(
         "func @f(%x: tensor<4xi32>) {\n  y = cvm.relu %x\n  %z = cvm.relu %y\n  return %z\n}"
@@ -318,7 +334,10 @@ def test_names_without_their_marks() -> None:
 
 
 def test_a_broken_argument_is_no_mistake_of_callers() -> None:
-    program = "func @g(%x: tensor<i32>, %y) { return %x }\nfunc @f(%x: tensor<i32>) { %y = call @g(%x, %x)\n return %y }"
+    program = (
+        "func @g(%x: tensor<i32>, %y) { return %x }\n"
+        "func @f(%x: tensor<i32>) { %y = call @g(%x, %x)\n return %y }"
+    )
     assert said(program) == [
         "1:28 parse.argument: expected ':' and a type after the name of an argument, got ')'"
     ]
@@ -328,12 +347,16 @@ def test_a_result_size_is_one_of_an_argument() -> None:
     program = "func @f(%x: tensor<?N x i32>) -> {} {{ return %x }}"
     assert said(program.replace("{} {{", "tensor<?N x i32> {").replace("}}", "}")) == []
     assert said(program.replace("{} {{", "tensor<?M x i32> {").replace("}}", "}")) == [
-        "1:60 func.size: a named size of a result is one of an argument, but ?M of tensor<?M x i32> is of none"
+        "1:60 func.size: a named size of a result is one of an argument, but ?M of "
+        "tensor<?M x i32> is of none"
     ]
 
 
 def test_integers_of_8_bits_are_told_how_they_are_written() -> None:
-    program = "func @f(%x: tensor<1x3x8x8xi8>, %w: tensor<4x3x3x3xi8>) { %y = cvm.conv2d %x, %w return %y }"
+    program = (
+        "func @f(%x: tensor<1x3x8x8xi8>, %w: tensor<4x3x3x3xi8>) { %y = cvm.conv2d %x, %w "
+        "return %y }"
+    )
     (mistake,) = check(program)[1]
     assert mistake.code == "cvm.conv2d.C0" and "quant.conv2d" in mistake.notes[-1].message
     (mistake,) = check(program.replace("xi8>", "xf16>"))[1]
@@ -360,13 +383,15 @@ func @main(%x: tensor<2x4xi32>) -> tensor<2x3xi32> {
   return %x
 """
     assert said(program) == [
-        "2:40 parse.argument: expected ':' and a type after the name of an argument, got tensor<4x4xi32>",
+        "2:40 parse.argument: expected ':' and a type after the name of an argument, got "
+        "tensor<4x4xi32>",
         "2:70 parse.type: expected an element type, got i33; did you mean i32",
         "4:8 op.unknown: the cvm dialect has no operator rleu; did you mean cvm.relu",
         "9:43 const.shape: expected 4 elements in dimension 1, got 3",
         "10:13 func.unknown: there is no function @lyer; did you mean @layer",
         "11:21 cvm.relu.attributes: cvm.relu has no attributes, got alpha",
-        "12:21 cvm.clip.attributes: cvm.clip has the attributes a_min, a_max, got a_mni; did you mean a_min",
+        "12:21 cvm.clip.attributes: cvm.clip has the attributes a_min, a_max, got a_mni; "
+        "did you mean a_min",
         "13:29 parse.operand: expected ',' before an operand, got %a",
         "14:30 cvm.broadcast_add.literal: a literal operand of cvm is an integer, i32, got 1.5",
         "16:22 value.undefined: there is no value %g",
@@ -590,10 +615,13 @@ def test_absurd_texts(name: str) -> None:
 
 
 def test_deep_and_wide_calls() -> None:
-    """Every function is verified once for the types it is called with, and none of them recursively; what they amount to is too much."""
+    """Every function is verified once for the types it is called with, and none of them
+    recursively; what they amount to is too much.
+    """
     sizes = "tensor<?N x ?M x i32>"
     chain = "".join(
-        f"func @f{n}(%x: {sizes}) {{\n  %t = cvm.transpose %x\n  %y = call @f{n + 1}(%x)\n  %z = call @f{n + 1}(%t)\n  return %z\n}}\n"
+        f"func @f{n}(%x: {sizes}) {{\n  %t = cvm.transpose %x\n  %y = call @f{n + 1}(%x)\n"
+        f"  %z = call @f{n + 1}(%t)\n  return %z\n}}\n"
         for n in range(1000)
     )
     module, diagnostics = check(f"{chain}func @f1000(%x: {sizes}) {{ return %x }}")
@@ -761,5 +789,8 @@ func @main(%x: tensor<?N x 8xi32>, %w: tensor<4x8xi32>) {
 @pytest.mark.parametrize("element", ["i32", "f32"])
 def test_the_last_number_of_a_long_constant(last: str, element: str) -> None:
     numbers = ", ".join(["12345"] * 15) + last
-    program = f"func @f() -> tensor<16x{element}> {{\n  %c = const dense<[{numbers}]> : tensor<16x{element}>\n  return %c\n}}\n"
+    program = (
+        f"func @f() -> tensor<16x{element}> {{\n"
+        f"  %c = const dense<[{numbers}]> : tensor<16x{element}>\n  return %c\n}}\n"
+    )
     assert len(said(program)) == 1, said(program)

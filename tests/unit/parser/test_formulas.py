@@ -1,4 +1,6 @@
-"""Formulas in text: what is printed is read, checked and computed, and each mistake is reported once, at its place."""
+"""Formulas in text: what is printed is read, checked and computed, and each mistake is reported
+once, at its place.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.program.function import Graph
-from cvm.dialect.program.module import Module
-from cvm.lowering.formulas.printer import formulas_text
+from cvm.dialect.ir.function import Graph
+from cvm.dialect.ir.module import Module
+from cvm.lowering.formulas.formula_printer import formulas_text
 from cvm.parser.formulas import parse_formulas
 
 import cvm
-from cvm.commands.inputs import random_arrays
-from cvm.commands.read_level import compiled, read_formulas, read_level
+from cvm.terminal.arguments import random_arrays
+from cvm.terminal.read_program import compiled, read_formulas, read_level
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = sorted(
@@ -86,7 +88,8 @@ def test_constants_and_complex_numbers() -> None:
         "formulas @main(%x: tensor<3xf32>, %z: tensor<3xcomplex<f32>>) {\n"
         "  %c: tensor<2xcomplex<f32>> = constant dense<[(1.0, 2.0), (0.0, -1.0)]>\n"
         "  %k: tensor<2x2xi32> = constant dense<[[1, 2], [3, 4]]>\n"
-        "  %y[%i]: tensor<3xcomplex<f32>> = complex<f32>(%x[%i]) * %z[%i] - %c[%i // 2] + complex(%x[%i], 0.0)\n"
+        "  %y[%i]: tensor<3xcomplex<f32>> = complex<f32>(%x[%i]) * %z[%i] - %c[%i // 2] + "
+        "complex(%x[%i], 0.0)\n"
         "  %w[%i]: tensor<3xf32> = real(%z[%i]) + f32(%k[1, %i // 2])\n  return %y, %w\n}\n"
     )
     shown = text.replace("], 0.0", "], (0.0 : f32)")
@@ -121,7 +124,8 @@ def test_nests_and_checks() -> None:
         run(tail.lower("formulas"), "reference", arrays)
     text = (
         "formulas @main(%x: tensor<3xi32>, %n: tensor<i32>) {\n"
-        '  %y[%i]: tensor<3xi32> = check(%n[] != 0, %x[%i] / max(%n[], 1), "n is zero")\n  return %y\n}\n'
+        '  %y[%i]: tensor<3xi32> = check(%n[] != 0, %x[%i] / max(%n[], 1), "n is zero")\n'
+        "  return %y\n}\n"
     )
     assert formulas_text(parse_formulas(text)) == text
     for target in ("cpu", "reference"):
@@ -141,28 +145,81 @@ def mistakes(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("was", "becomes", "said"),
     [
-        ("= constant", "= constnt", "2:23 parse.kernel: expected constant, loop, nest or view, got constnt; did you mean constant"),
+        (
+            "= constant",
+            "= constnt",
+            "2:23 parse.kernel: expected constant, loop, nest or view, got constnt; did "
+            "you mean constant",
+        ),
         ("%w[%j, %k]", "%v[%j, %k]", "3:67 parse.kernel: there is no value %v"),
         ("%w[%j, %k]", "%w[%j]", "3:67 parse.kernel: %w has 2 axes, got 1 indices"),
-        ("%w[%j, %k]", "%w[%k, %j]", "3:3 kernel.illegal: kernel @main.0: an index of %w may be beyond 3"),
+        (
+            "%w[%j, %k]",
+            "%w[%k, %j]",
+            "3:3 kernel.illegal: kernel @main.0: an index of %w may be beyond 3",
+        ),
         ("sum[", "sums[", "3:38 parse.kernel: there is no reduction sums; did you mean sum"),
         ("sum[", "mean[", "3:38 parse.kernel: there is no reduction mean"),
         ("%h[%i, %j]: ", "%h[%i]: ", "3:3 parse.kernel: %h has 2 axes, got 1 indices"),
-        ("  return", "  %y: tensor<4xf32> = constant\n  return", "7:3 parse.kernel: %y is defined twice"),
-        ("= constant", "= constant dense<[1, 2, 3]>", "2:46 const.shape: expected 4 elements in dimension 0, got 3"),
-        ("= constant", "= constant dense<[1, 2, x, 3]>", "2:45 const.syntax: expected a number, got x"),
-        ("tensor<4xf32> = constant", "tensor<?N x f32> = constant dense<0.0>", "2:35 parse.kernel: the sizes of a constant are known"),
-        ("%y[%i, %j]: tensor<?N x 4", "%y[%i, %j]: tensor<?M x 4", "4:15 parse.kernel: ?M is the size of no argument"),
-        ("max(%h[%i, %j], 0.0)", "max(%h[%i, %j], f32(?M))", "5:42 parse.kernel: ?M is the size of no argument"),
-        ("where %t0: f32", "where %t0: i1", "5:37 parse.kernel: expected a literal of type i1, got 0.0"),
+        (
+            "  return",
+            "  %y: tensor<4xf32> = constant\n  return",
+            "7:3 parse.kernel: %y is defined twice",
+        ),
+        (
+            "= constant",
+            "= constant dense<[1, 2, 3]>",
+            "2:46 const.shape: expected 4 elements in dimension 0, got 3",
+        ),
+        (
+            "= constant",
+            "= constant dense<[1, 2, x, 3]>",
+            "2:45 const.syntax: expected a number, got x",
+        ),
+        (
+            "tensor<4xf32> = constant",
+            "tensor<?N x f32> = constant dense<0.0>",
+            "2:35 parse.kernel: the sizes of a constant are known",
+        ),
+        (
+            "%y[%i, %j]: tensor<?N x 4",
+            "%y[%i, %j]: tensor<?M x 4",
+            "4:15 parse.kernel: ?M is the size of no argument",
+        ),
+        (
+            "max(%h[%i, %j], 0.0)",
+            "max(%h[%i, %j], f32(?M))",
+            "5:42 parse.kernel: ?M is the size of no argument",
+        ),
+        (
+            "where %t0: f32",
+            "where %t0: i1",
+            "5:37 parse.kernel: expected a literal of type i1, got 0.0",
+        ),
         ("when(%i > 0, ", "when(", "4:38 parse.kernel: expected when(condition, value, otherwise)"),
-        ("when(%i > 0, %t0 + %h[%i - 1, %j], %t0)", "%i > 0", "4:3 parse.kernel: %y is f32, its value i1"),
-        ("x 2 x 2 x f32", "x 2 x 3 x f32", "6:42 parse.kernel: %y has other elements than a view of it"),
+        (
+            "when(%i > 0, %t0 + %h[%i - 1, %j], %t0)",
+            "%i > 0",
+            "4:3 parse.kernel: %y is f32, its value i1",
+        ),
+        (
+            "x 2 x 2 x f32",
+            "x 2 x 3 x f32",
+            "6:42 parse.kernel: %y has other elements than a view of it",
+        ),
         ("return %z, %h", "return %z, %g", "7:14 parse.kernel: there is no array %g"),
-        ("return", "retrun", "7:3 parse.kernel: expected %name or return, got retrun; did you mean return"),
-        ("%h\n}", "%h\n", "1:63 parse.kernel: expected } to close the { of line 1, got the end of the kernel"),
+        (
+            "return",
+            "retrun",
+            "7:3 parse.kernel: expected %name or return, got retrun; did you mean return",
+        ),
+        (
+            "%h\n}",
+            "%h\n",
+            "1:63 parse.kernel: expected } to close the { of line 1, got the end of the kernel",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_said_once(was: str, becomes: str, said: str) -> None:
     assert was in GOOD
     assert mistakes(GOOD.replace(was, becomes, 1)) == [said]

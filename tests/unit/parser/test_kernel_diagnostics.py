@@ -7,7 +7,7 @@ import pytest
 from cvm.parser.kernel_syntax_errors import REREAD
 
 import cvm
-from cvm.commands.read_level import compiled, read_kernels
+from cvm.terminal.read_program import compiled, read_kernels
 
 GOOD = """\
 // two kernels
@@ -41,35 +41,128 @@ def mistakes(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("was", "becomes", "said"),
     [
-        ("0..4 {\n    if", "0..4 vectr 4 {\n    if", f"3:18 parse.kernel: expected a kind of loop, {KINDS}, got vectr; did you mean vector"),
-        ("0..4 {\n    if", "0..4 vector {\n    if", "3:18 parse.kernel: a vector loop has a width, as in vector 8"),
-        ("0..4 {\n    if", "0..4 parallel 4 {\n    if", "3:27 parse.kernel: a parallel loop has no width"),
-        ("    }\n  }\n}\n\n", "    }\n}\n\n", "3:18 parse.kernel: expected } to close the { of line 3, got the end of the kernel"),
-        ("      %t[%i] = 0\n    }\n", "      %t[%i] = 0\n", "6:12 parse.kernel: expected } to close the { of line 6, got the end of the kernel"),
-        ("  }\n}\n\nkernel", "  }\n\nkernel", "2:53 parse.kernel: expected } to close the { of line 2, got the end of the kernel"),
-        ("  }\n}\n\nkernel", "  }\n}\n}\n\nkernel", "11:1 parse.kernel: expected kernel, loop or plan, got }"),
-        ("%t[%i] + 1", "%t[%i] + ", "15:12 parse.kernel: expected a statement, an operator or }, got ="),
+        (
+            "0..4 {\n    if",
+            "0..4 vectr 4 {\n    if",
+            f"3:18 parse.kernel: expected a kind of loop, {KINDS}, got vectr; did you mean vector",
+        ),
+        (
+            "0..4 {\n    if",
+            "0..4 vector {\n    if",
+            "3:18 parse.kernel: a vector loop has a width, as in vector 8",
+        ),
+        (
+            "0..4 {\n    if",
+            "0..4 parallel 4 {\n    if",
+            "3:27 parse.kernel: a parallel loop has no width",
+        ),
+        (
+            "    }\n  }\n}\n\n",
+            "    }\n}\n\n",
+            "3:18 parse.kernel: expected } to close the { of line 3, got the end of the kernel",
+        ),
+        (
+            "      %t[%i] = 0\n    }\n",
+            "      %t[%i] = 0\n",
+            "6:12 parse.kernel: expected } to close the { of line 6, got the end of the kernel",
+        ),
+        (
+            "  }\n}\n\nkernel",
+            "  }\n\nkernel",
+            "2:53 parse.kernel: expected } to close the { of line 2, got the end of the kernel",
+        ),
+        (
+            "  }\n}\n\nkernel",
+            "  }\n}\n}\n\nkernel",
+            "11:1 parse.kernel: expected kernel, loop or plan, got }",
+        ),
+        (
+            "%t[%i] + 1",
+            "%t[%i] + ",
+            "15:12 parse.kernel: expected a statement, an operator or }, got =",
+        ),
         ("%t[%i] + 1", "%t[%i] +* 1", "14:27 parse.kernel: expected an expression, got *"),
         ("%t[%i] + 1", "%t[%i 1", "14:25 parse.kernel: expected an operator, ,, [ or ], got 1"),
-        ("    let", "    lett", "14:5 parse.kernel: expected a statement or }, got lett; did you mean let"),
-        ("if %x[%i] > 0", "if %i < ?Z", "2:8 kernel.illegal: kernel @a: ?Z is the size of no argument"),
-        ("%y[%i] = %a // 2", "%y[%i] = i32([2 * ?0 + 1])", "12:8 kernel.illegal: kernel @b: a size that is read is the size of no argument"),
+        (
+            "    let",
+            "    lett",
+            "14:5 parse.kernel: expected a statement or }, got lett; did you mean let",
+        ),
+        (
+            "if %x[%i] > 0",
+            "if %i < ?Z",
+            "2:8 kernel.illegal: kernel @a: ?Z is the size of no argument",
+        ),
+        (
+            "%y[%i] = %a // 2",
+            "%y[%i] = i32([2 * ?0 + 1])",
+            "12:8 kernel.illegal: kernel @b: a size that is read is the size of no argument",
+        ),
         ("%a // 2", "%b // 2", "15:14 parse.kernel: there is no value %b"),
-        ("let %a: i32", "let %a: i3", "14:13 parse.kernel: there is no element type i3; did you mean i32"),
-        ("%t[%i] + 1", "%t[%i] § 1", "14:26 parse.kernel: no word or mark of the loop language begins with '§'"),
-        ("%y[%i] = %a // 2", "%y[%i] = %a // 2 < 1", "15:5 kernel.illegal: kernel @b: %y is i32, the value i1"),
+        (
+            "let %a: i32",
+            "let %a: i3",
+            "14:13 parse.kernel: there is no element type i3; did you mean i32",
+        ),
+        (
+            "%t[%i] + 1",
+            "%t[%i] § 1",
+            "14:26 parse.kernel: no word or mark of the loop language begins with '§'",
+        ),
+        (
+            "%y[%i] = %a // 2",
+            "%y[%i] = %a // 2 < 1",
+            "15:5 kernel.illegal: kernel @b: %y is i32, the value i1",
+        ),
         ("%y[%i] = %a // 2", "%z[%i] = %a // 2", "15:5 parse.kernel: there is no buffer %z"),
-        ("%t[%i] + 1", "%t[%i + 1] + 1", "14:5 kernel.illegal: kernel @b: an index of %t may be beyond 4"),
-        ("(%t: tensor<4xi32>) -> (%y", "(%t: tensor<4xi64>) -> (%y", "14:19 parse.kernel: + does not take (i64, i32)"),
-        ("kernel @b(%t: tensor<4xi32>)", "kernel @b(%t: tensor<5xi32>)", "12:8 kernel.array: %t is one array, but tensor<4xi32> in a kernel before @b and tensor<5xi32> in it"),
-        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %s", "12:58 parse.kernel: there is no array %s"),
-        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %v", "12:58 parse.kernel: there is no array %v"),
-        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<5xi32> view of %t", "12:56 parse.kernel: %t has other elements than a view of it"),
-        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32> view of tensor<2xi32>", "12:37 parse.kernel: tensor<2xi32> has other elements than a view of it"),
-        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32> view of tensor<4xi3>", "12:37 parse.kernel: there is no type tensor<4xi3>"),
-        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32> view", "12:33 parse.kernel: expected of, got )"),
+        (
+            "%t[%i] + 1",
+            "%t[%i + 1] + 1",
+            "14:5 kernel.illegal: kernel @b: an index of %t may be beyond 4",
+        ),
+        (
+            "(%t: tensor<4xi32>) -> (%y",
+            "(%t: tensor<4xi64>) -> (%y",
+            "14:19 parse.kernel: + does not take (i64, i32)",
+        ),
+        (
+            "kernel @b(%t: tensor<4xi32>)",
+            "kernel @b(%t: tensor<5xi32>)",
+            "12:8 kernel.array: %t is one array, but tensor<4xi32> in a kernel before @b "
+            "and tensor<5xi32> in it",
+        ),
+        (
+            "@b(%t: tensor<4xi32>",
+            "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %s",
+            "12:58 parse.kernel: there is no array %s",
+        ),
+        (
+            "@b(%t: tensor<4xi32>",
+            "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %v",
+            "12:58 parse.kernel: there is no array %v",
+        ),
+        (
+            "@b(%t: tensor<4xi32>",
+            "@b(%t: tensor<4xi32>, %v: tensor<5xi32> view of %t",
+            "12:56 parse.kernel: %t has other elements than a view of it",
+        ),
+        (
+            "@b(%t: tensor<4xi32>",
+            "@b(%t: tensor<4xi32> view of tensor<2xi32>",
+            "12:37 parse.kernel: tensor<2xi32> has other elements than a view of it",
+        ),
+        (
+            "@b(%t: tensor<4xi32>",
+            "@b(%t: tensor<4xi32> view of tensor<4xi3>",
+            "12:37 parse.kernel: there is no type tensor<4xi3>",
+        ),
+        (
+            "@b(%t: tensor<4xi32>",
+            "@b(%t: tensor<4xi32> view",
+            "12:33 parse.kernel: expected of, got )",
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_mistake_is_reported_once(was: str, becomes: str, said: str) -> None:
     assert GOOD.count(was) == 1 and compiled(read_kernels(GOOD, "k.loops"), "kernels")
     found = mistakes(GOOD.replace(was, becomes))
@@ -115,21 +208,63 @@ loop @sums(%start: tensor<f32>, %xs: tensor<?T x f32>) -> (%last: tensor<f32>, %
 @pytest.mark.parametrize(
     ("was", "becomes", "said"),
     [
-        ("of (%start, %xs)", "of (%start)", "1:6 parse.kernel: the body takes 2 arrays and gives 2, got 1 and 2"),
-        ("of (%start, %xs)", "of (%xs, %start)", "1:6 parse.kernel: %xs is tensor<f32> by the body of the loop, got tensor<?T x f32>"),
-        ("of (%start, %xs)", "of (%start, %x)", "1:140 parse.kernel: there is no array %x; did you mean %xs"),
-        ("steps ?T", "steps 0", "1:110 parse.kernel: a loop takes between 1 and 1099511627776 steps, got 0"),
-        ("steps ?T", "step ?T", "1:104 parse.kernel: expected steps or while, got step; did you mean steps"),
-        ("steps ?T", "steps ?S", "1:6 parse.kernel: %xs is tensor<?S x f32> by the body of the loop, got tensor<?T x f32>"),
-        ("%y: tensor<f32>)\n\n", "%z: tensor<f32>)\n\n", "1:6 kernel.array: no kernel has written %z where it is read"),
-        ("(%total: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>, ", "(%sum: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>, ", "1:6 kernel.array: no kernel has written %total where it is read"),
+        (
+            "of (%start, %xs)",
+            "of (%start)",
+            "1:6 parse.kernel: the body takes 2 arrays and gives 2, got 1 and 2",
+        ),
+        (
+            "of (%start, %xs)",
+            "of (%xs, %start)",
+            "1:6 parse.kernel: %xs is tensor<f32> by the body of the loop, got tensor<?T x f32>",
+        ),
+        (
+            "of (%start, %xs)",
+            "of (%start, %x)",
+            "1:140 parse.kernel: there is no array %x; did you mean %xs",
+        ),
+        (
+            "steps ?T",
+            "steps 0",
+            "1:110 parse.kernel: a loop takes between 1 and 1099511627776 steps, got 0",
+        ),
+        (
+            "steps ?T",
+            "step ?T",
+            "1:104 parse.kernel: expected steps or while, got step; did you mean steps",
+        ),
+        (
+            "steps ?T",
+            "steps ?S",
+            "1:6 parse.kernel: %xs is tensor<?S x f32> by the body of the loop, got "
+            "tensor<?T x f32>",
+        ),
+        (
+            "%y: tensor<f32>)\n\n",
+            "%z: tensor<f32>)\n\n",
+            "1:6 kernel.array: no kernel has written %z where it is read",
+        ),
+        (
+            "(%total: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>, ",
+            "(%sum: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>, ",
+            "1:6 kernel.array: no kernel has written %total where it is read",
+        ),
         ("  plan (", "  plann (", "2:3 parse.kernel: expected plan, got plann; did you mean plan"),
         ("%total[] + %x[]", "%total[] + %w[]", "5:26 parse.kernel: there is no value %w"),
         ("%total[] + %x[]", "%total[] + ", "6:3 parse.kernel: expected an expression, got }"),
-        ("@copy(%next: tensor<f32>)", "@copy(%next: tensor<f64>)", "8:10 kernel.array: %next is one array, but tensor<f32> in a kernel before @copy and tensor<f64> in it"),
-        ("    %y[] = %next[]\n  }\n}", "    %y[] = %next[]\n  }\n", "1:145 parse.kernel: expected } to close the { of line 1, got the end of the kernel"),
+        (
+            "@copy(%next: tensor<f32>)",
+            "@copy(%next: tensor<f64>)",
+            "8:10 kernel.array: %next is one array, but tensor<f32> in a kernel before "
+            "@copy and tensor<f64> in it",
+        ),
+        (
+            "    %y[] = %next[]\n  }\n}",
+            "    %y[] = %next[]\n  }\n",
+            "1:145 parse.kernel: expected } to close the { of line 1, got the end of the kernel",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_a_loop_is_reported_once(was: str, becomes: str, said: str) -> None:
     assert LOOP.count(was) == 1 and compiled(read_kernels(LOOP, "k.loops"), "kernels")
     assert mistakes(LOOP.replace(was, becomes)) == [said]
@@ -144,12 +279,18 @@ def test_every_kernel_of_a_loop_is_checked() -> None:
     ("changes", "said"),
     [
         ({"%total[] + %x[]": "%total[] +* %x[]", "= %next[]": "= = %next[]"}, ["5:25 *", "9:12 ="]),
-        ({"%total[] + %x[]": "%total[] +\n    %next[] = ( %x[]", "= %next[]": "= ]"}, ["6:13 =", "7:3 }", "10:12 ]"]),
-        ({"kernel @add(": "kernel @add((", "kernel @copy": "kernel", "= %next[]": "="}, ["4:15 (", "8:9 (", "10:3 }"]),
+        (
+            {"%total[] + %x[]": "%total[] +\n    %next[] = ( %x[]", "= %next[]": "= ]"},
+            ["6:13 =", "7:3 }", "10:12 ]"],
+        ),
+        (
+            {"kernel @add(": "kernel @add((", "kernel @copy": "kernel", "= %next[]": "="},
+            ["4:15 (", "8:9 (", "10:3 }"],
+        ),
         ({"  plan (": "  plan ", "%total[] + %x[]": "+"}, ["2:8 %total", "5:15 +"]),
         ({" steps ?T": " step ?T", "= %next[]": "= %next["}, ["1:104 step", "10:3 }"]),
     ],
-)  # fmt: skip
+)
 def test_each_syntax_error_of_a_loop_is_reported(changes: dict[str, str], said: list[str]) -> None:
     text = LOOP
     for was, becomes in changes.items():
@@ -173,7 +314,10 @@ def test_a_loop_takes_at_least_one_step() -> None:
 
 
 def test_arguments_may_be_declared() -> None:
-    kernel = "kernel @k(%y: tensor<?N x i32>) -> (%z: tensor<?N x i32>) {\n  for %i in 0..?N {\n    %z[%i] = %y[%i]\n  }\n}\n"
+    kernel = (
+        "kernel @k(%y: tensor<?N x i32>) -> (%z: tensor<?N x i32>) {\n  for %i in 0..?N {\n"
+        "    %z[%i] = %y[%i]\n  }\n}\n"
+    )
     text = (
         "plan (%like: tensor<?N x f32>, %y: tensor<?N x i32>) -> (%z: tensor<?N x i32>)\n\n"
         + kernel

@@ -34,7 +34,10 @@ def test_every_rule_has_a_method_or_one_part() -> None:
 
 
 def test_reading_takes_no_lark() -> None:
-    code = "import sys, cvm; cvm.parse('func @f(%x: tensor<2xi32>) { return %x }'); print(*sys.modules)"
+    code = (
+        "import sys, cvm; cvm.parse('func @f(%x: tensor<2xi32>) { return %x }'); "
+        "print(*sys.modules)"
+    )
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert "lark" not in run.stdout.split()
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Call, Const, Elements
-from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.diagnostics import VerifyError
-from cvm.dialect.ir.types import C64, F32, FieldType, TensorType
-from cvm.dialect.program.function import Function, Literal, Operation
-from cvm.dialect.program.printer import print_module
-from cvm.dialect.spec.op import OPERATORS
+from cvm.dialect.ir.function import Function, Literal, Operation
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.support.diagnostics import VerifyError
+from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.tensor_types import C64, F32, FieldType, TensorType
 from cvm.parser import check, parse, read
 from cvm.parser.decode import decode
 from cvm.parser.lex import Scanner
@@ -69,7 +69,8 @@ def test_functions_inside_a_module() -> None:
 
 def test_heads() -> None:
     f = function(
-        "func @f.1(%x: tensor<2xi32> {range = [-1, 7], inplace}, %0: tensor<f32>) -> (tensor<f32>, tensor<2xi32>) { return %0, %x }"
+        "func @f.1(%x: tensor<2xi32> {range = [-1, 7], inplace}, %0: tensor<f32>) -> "
+        "(tensor<f32>, tensor<2xi32>) { return %0, %x }"
     )
     assert f.name == "f.1" and [a.name for a in f.arguments] == ["x", "0"]
     assert (
@@ -85,7 +86,10 @@ def test_heads() -> None:
 
 
 def test_spans_place_every_part() -> None:
-    text = "func @main(%x: tensor<2x3xi32>) {\n  %y = cvm.sum %x {axes = [1]} : (tensor<2x3xi32>) -> tensor<2xi32>\n  return %y\n}"
+    text = (
+        "func @main(%x: tensor<2x3xi32>) {\n"
+        "  %y = cvm.sum %x {axes = [1]} : (tensor<2x3xi32>) -> tensor<2xi32>\n  return %y\n}"
+    )
     (operation,) = function(text).operations
     shown = {name: (span.line, span.column, span.text) for name, span in operation.spans.items()}
     assert shown == {
@@ -146,7 +150,8 @@ def test_several_results() -> None:
 
 def test_calls() -> None:
     module = parse(
-        "func @g(%x: tensor<?N x i32>) { return %x, %x } func @f(%x: tensor<3xi32>) { %a, %b = call @g(%x)\n return %b }"
+        "func @g(%x: tensor<?N x i32>) { return %x, %x } func @f(%x: tensor<3xi32>) { %a, "
+        "%b = call @g(%x)\n return %b }"
     )
     (call,) = module.functions["f"].operations
     assert isinstance(call.operator, Call) and call.operator.callee == Symbol("g")
@@ -154,20 +159,29 @@ def test_calls() -> None:
 
 
 def test_a_statement_needs_no_line_of_its_own() -> None:
-    f = function("func @f(%x: tensor<i32>) { %y = cvm.relu %x %z = cvm.relu %y %u, %v = cvm.get_valid_count %w return %z }".replace(
-        "%u, %v = cvm.get_valid_count %w ", ""))  # fmt: skip
+    f = function(
+        "func @f(%x: tensor<i32>) { %y = cvm.relu %x %z = cvm.relu %y %u, %v = "
+        "cvm.get_valid_count %w return %z }".replace("%u, %v = cvm.get_valid_count %w ", "")
+    )
     assert len(f.operations) == 2
 
 
 @pytest.mark.parametrize(
     ("operator", "literal", "type"),
     [
-        ("cvm.broadcast_add", "3", "tensor<i32>"), ("cvm.broadcast_add", "-2147483648", "tensor<i32>"),
-        ("dali.add", "3", "tensor<i32>"), ("dali.add", "1.5", "tensor<f32>"), ("dali.add", "true", "tensor<i1>"),
-        ("dali.add", "nan", "tensor<f32>"), ("dali.add", "-inf", "tensor<f32>"), ("dali.add", "3 : i64", "tensor<i64>"),
-        ("dali.add", "3 : f64", "tensor<f64>"), ("dali.add", "-1.5e-3 : f64", "tensor<f64>"), ("dali.add", "255 : ui8", "tensor<ui8>"),
+        ("cvm.broadcast_add", "3", "tensor<i32>"),
+        ("cvm.broadcast_add", "-2147483648", "tensor<i32>"),
+        ("dali.add", "3", "tensor<i32>"),
+        ("dali.add", "1.5", "tensor<f32>"),
+        ("dali.add", "true", "tensor<i1>"),
+        ("dali.add", "nan", "tensor<f32>"),
+        ("dali.add", "-inf", "tensor<f32>"),
+        ("dali.add", "3 : i64", "tensor<i64>"),
+        ("dali.add", "3 : f64", "tensor<f64>"),
+        ("dali.add", "-1.5e-3 : f64", "tensor<f64>"),
+        ("dali.add", "255 : ui8", "tensor<ui8>"),
     ],
-)  # fmt: skip
+)
 def test_types_of_literals(operator: str, literal: str, type: str) -> None:
     (operation,) = operations(f"%y = {operator} %x, {literal}")
     value = [v for _, v in operation.operator.operands()][1]
@@ -176,13 +190,23 @@ def test_types_of_literals(operator: str, literal: str, type: str) -> None:
 
 
 def test_literals_of_theano_and_cog() -> None:
-    """A Theano literal has the smallest type that holds it; a Cog literal is a single point, complex if it has two
-    parts.
+    """A Theano literal has the smallest type that holds it; a Cog literal is a single point,
+    complex if it has two parts.
     """
     for text, type in [
-        ("1", "i8"), ("127", "i8"), ("128", "i16"), ("-129", "i16"), ("40000", "i32"), ("3000000000", "i64"),
-        ("9223372036854775808", "ui64"), ("0.5", "f32"), ("0.1", "f64"), ("1e300", "f64"), ("nan", "f32"), ("true", "i1"),
-    ]:  # fmt: skip
+        ("1", "i8"),
+        ("127", "i8"),
+        ("128", "i16"),
+        ("-129", "i16"),
+        ("40000", "i32"),
+        ("3000000000", "i64"),
+        ("9223372036854775808", "ui64"),
+        ("0.5", "f32"),
+        ("0.1", "f64"),
+        ("1e300", "f64"),
+        ("nan", "f32"),
+        ("true", "i1"),
+    ]:
         (operation,) = operations(f'%y = theano.elemwise %x, {text} {{scalar_op = "eq"}}')
         assert str([v.type for _, v in operation.operator.operands()][1]) == f"tensor<{type}>", text
     for text, element in [("1", F32), ("0.1", F32), ("(0.5, -1.25)", C64), ("(-inf, 1)", C64)]:
@@ -198,15 +222,26 @@ def test_literals_of_theano_and_cog() -> None:
 @pytest.mark.parametrize(
     ("written", "printed"),
     [
-        ("tensor<2x3xi32>", None), ("tensor<f32>", None), ("tensor<0xf16>", None), ("tensor<2x?x3xui64>", None),
-        ("tensor<complex<f32>>", None), ("tensor<3xcomplex<f64>>", None), ("tensor<?N x ?C x f32>", None),
-        ("tensor<?N x 2 x i1>", None), ("tensor < 2 x 3 x i32 >", "tensor<2x3xi32>"), ("tensor<?Nx?Cxf32>", "tensor<?N x ?C x f32>"),
-        ("tensor<\n2\nx\ni8\n>", "tensor<2xi8>"), ("tensor<? N x i8>", "tensor<?N x i8>"), ("tensor<2x complex < f32 > >", "tensor<2xcomplex<f32>>"),
-        ("!cog.field<[], f32>", None), ("!cog.field<[2, 3], tensor<3xf32>>", None),
-        ("!cog.field<[4], tensor<2xcomplex<f32>>>", None), ("!cog.field< [ 2,3 ] , complex<f32> >", "!cog.field<[2, 3], complex<f32>>"),
+        ("tensor<2x3xi32>", None),
+        ("tensor<f32>", None),
+        ("tensor<0xf16>", None),
+        ("tensor<2x?x3xui64>", None),
+        ("tensor<complex<f32>>", None),
+        ("tensor<3xcomplex<f64>>", None),
+        ("tensor<?N x ?C x f32>", None),
+        ("tensor<?N x 2 x i1>", None),
+        ("tensor < 2 x 3 x i32 >", "tensor<2x3xi32>"),
+        ("tensor<?Nx?Cxf32>", "tensor<?N x ?C x f32>"),
+        ("tensor<\n2\nx\ni8\n>", "tensor<2xi8>"),
+        ("tensor<? N x i8>", "tensor<?N x i8>"),
+        ("tensor<2x complex < f32 > >", "tensor<2xcomplex<f32>>"),
+        ("!cog.field<[], f32>", None),
+        ("!cog.field<[2, 3], tensor<3xf32>>", None),
+        ("!cog.field<[4], tensor<2xcomplex<f32>>>", None),
+        ("!cog.field< [ 2,3 ] , complex<f32> >", "!cog.field<[2, 3], complex<f32>>"),
         ("!cog.field<[1, 2, 3], tensor<2x2xf32>>", None),
     ],
-)  # fmt: skip
+)
 def test_types(written: str, printed: str | None) -> None:
     f = function(f"func @f(%x: {written}) {{ return %x }}")
     assert str(f.arguments[0].type) == (printed or written)
@@ -214,7 +249,8 @@ def test_types(written: str, printed: str | None) -> None:
 
 def test_named_sizes_are_equal_and_others_are_not() -> None:
     parse(
-        "func @f(%x: tensor<?N x i32>, %y: tensor<?N x i32>) { %z = cvm.elemwise_add %x, %y\n return %z }"
+        "func @f(%x: tensor<?N x i32>, %y: tensor<?N x i32>) { %z = cvm.elemwise_add %x, "
+        "%y\n return %z }"
     )
     f = function("func @f(%x: tensor<?x?xi32>, %y: tensor<?xi32>) { return }")
     sizes = [d for a in f.arguments for d in a.known_type.array_shape]
@@ -227,15 +263,39 @@ def test_named_sizes_are_equal_and_others_are_not() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1", 1), ("-1", -1), ("0", 0), ("18446744073709551615", 2**64 - 1), ("-9223372036854775808", -(2**63)),
-        ("1.5", 1.5), ("-1.5e3", -1500.0), ("1e-3", 0.001), ("2.", 2.0), ("1E+2", 100.0), ("-0.0", -0.0), ("inf", math.inf), ("-inf", -math.inf),
-        ("true", True), ("false", False), ("none", None), ('""', ""), ('"a b"', "a b"), (r'"\"\\\n\t\r\u{1F600}é"', '"\\\n\t\r\N{GRINNING FACE}é'),
-        ('"// no comment"', "// no comment"), ("[]", ()), ("[1, -1]", (1, -1)), ("[[1], [], [2.5, \"x\", none]]", ((1,), (), (2.5, "x", None))),
-        ("{}", {}), ("{0 = 1}", {0: 1}), ('{0 = 1, a = [2], "7" = 3, "b c" = {d = 4}}', {0: 1, "a": (2,), 7: 3, "b c": {"d": 4}}),
-        ("1 : i64", 1), ("-2.5 : f32", -2.5), ("0xFFF0000000000000 : f64", -math.inf),
-        ("@f", Symbol("f")), ("[@f, @g.h]", (Symbol("f"), Symbol("g.h"))),
+        ("1", 1),
+        ("-1", -1),
+        ("0", 0),
+        ("18446744073709551615", 2**64 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("1.5", 1.5),
+        ("-1.5e3", -1500.0),
+        ("1e-3", 0.001),
+        ("2.", 2.0),
+        ("1E+2", 100.0),
+        ("-0.0", -0.0),
+        ("inf", math.inf),
+        ("-inf", -math.inf),
+        ("true", True),
+        ("false", False),
+        ("none", None),
+        ('""', ""),
+        ('"a b"', "a b"),
+        (r'"\"\\\n\t\r\u{1F600}é"', '"\\\n\t\r\N{GRINNING FACE}é'),
+        ('"// no comment"', "// no comment"),
+        ("[]", ()),
+        ("[1, -1]", (1, -1)),
+        ('[[1], [], [2.5, "x", none]]', ((1,), (), (2.5, "x", None))),
+        ("{}", {}),
+        ("{0 = 1}", {0: 1}),
+        ('{0 = 1, a = [2], "7" = 3, "b c" = {d = 4}}', {0: 1, "a": (2,), 7: 3, "b c": {"d": 4}}),
+        ("1 : i64", 1),
+        ("-2.5 : f32", -2.5),
+        ("0xFFF0000000000000 : f64", -math.inf),
+        ("@f", Symbol("f")),
+        ("[@f, @g.h]", (Symbol("f"), Symbol("g.h"))),
     ],
-)  # fmt: skip
+)
 def test_attribute_values(text: str, value: object) -> None:
     found = attributes(f"{{a = {text}}}")["a"]
     assert found == value and type(found) is type(value) and repr(found) == repr(value)
@@ -243,7 +303,8 @@ def test_attribute_values(text: str, value: object) -> None:
 
 def test_attributes_that_are_types_units_and_constants() -> None:
     found = attributes(
-        "{a = f64, b = complex<f32>, c = tensor<2x?N x i8>, d, e = !cog.field<[2], f32>, f = nan, func = 1, file = 2}"
+        "{a = f64, b = complex<f32>, c = tensor<2x?N x i8>, d, e = !cog.field<[2], f32>, f "
+        "= nan, func = 1, file = 2}"
     )
     assert [str(found[k]) for k in "abce"] == [
         "f64",
@@ -432,7 +493,9 @@ def cost(text: str) -> float:
 
 
 def test_time_is_linear() -> None:
-    """Four times the operations in about four times the time; the bound is loose, for machines that do other things too."""
+    """Four times the operations in about four times the time; the bound is loose, for machines that
+    do other things too.
+    """
     short, long = long_program(1_000), long_program(4_000)
     cost(short)
     assert min(cost(long) for _ in range(3)) < 8 * min(cost(short) for _ in range(3))

@@ -1,0 +1,1 @@
+"""Parts that commands share: arguments and results, text for terminals, and pictures."""

@@ -1,0 +1,37 @@
+"""Modules: the functions of a program by name, and their text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from .function import Function
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A program as read: its functions by name, in order. `files` has the digests of the constant
+    files it was read with, None for a file without digest. `str(module)` is its text.
+    """
+
+    functions: dict[str, Function]
+    filename: str = "<built>"
+    files: Mapping[str, str | None] = field(default_factory=dict)
+
+    def with_functions(self, functions: dict[str, Function]) -> "Module":
+        return replace(self, functions=functions)
+
+    def __str__(self) -> str:
+        from .program_printer import (
+            print_module,
+        )  # loads the operators, which a program from the cache does not need
+
+        return print_module(self)
+
+    def __repr__(self) -> str:
+        return f"<Module {self.filename}: {', '.join(f'@{name}' for name in self.functions)}>"
+
+    def _repr_html_(self) -> str:
+        """The program in a notebook: signatures and sizes, and the drawing."""
+        from .diagram import caption, html  # and with it the operators
+
+        functions = [*self.functions.values()]
+        return html(self, functions, "\n".join(map(caption, functions)))

@@ -1,0 +1,331 @@
+"""Print programs: in the language's short form, which parses back to the same program, or in MLIR's
+generic form.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..builtin import Call, Const, Elements
+from ..spec.operator import Operator
+from ..types.attributes import Symbol, attribute_text, quoted
+from ..types.literal_types import literal_text, literal_type
+from ..types.tensor_types import Type
+from .function import Function, Graph, Literal, Operation, Value, unique_name
+
+if TYPE_CHECKING:
+    from .module import Module
+
+WIDTH = 100  # columns beyond which a function's head has one argument per line
+Notes = Mapping[Operation, str]
+
+
+def print_module(
+    module: "Module", generic: bool = False, notes: Notes = MappingProxyType({})
+) -> str:
+    """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered
+    dialects read.
+
+    `notes` of operations are comments after them, in the short form.
+    """
+    functions = [print_function(f, generic, notes) for f in module.functions.values()]
+    if not generic:
+        return "\n".join(functions)
+    body = "".join(functions)
+    return "module {\n" + "".join(f"  {line}\n" for line in body.splitlines()) + "}\n"
+
+
+def print_function(
+    function: Function, generic: bool = False, notes: Notes = MappingProxyType({})
+) -> str:
+    if generic:
+        return _generic_function(function)
+    return (
+        _short_graph(function, notes)
+        if isinstance(function, Graph)
+        else _short_function(function, notes)
+    )
+
+
+class Names:
+    """A unique name for every value: its own, unless another value has it."""
+
+    def __init__(self, taken: Iterable[Value] = (), generic: bool = False) -> None:
+        self.generic = generic  # there, a name that begins with a digit is a number
+        self.given: dict[Value, str] = {}
+        self.used: dict[str, int] = {}  # the last number of each name
+        for value in taken:
+            self.of(value)
+
+    def of(self, value: Value) -> str:
+        if value not in self.given:
+            self.given[value] = self.fresh(value.name)
+        return self.given[value]
+
+    def fresh(self, wanted: str) -> str:
+        wanted = re.sub(r"[^A-Za-z0-9_.$]", "_", wanted) or "0"
+        if self.generic and wanted[0].isdigit() and (not wanted.isdigit() or wanted in self.used):
+            wanted = f"_{wanted}"
+        return f"%{unique_name(wanted, self.used, '_')}"
+
+
+# The short form
+
+
+def _short_function(function: Function, notes: Notes) -> str:
+    names = Names(function.arguments)
+    arguments = [f"{names.of(a)}: {a.type}{_dictionary(a.attributes)}" for a in function.arguments]
+    outcome = _outcome(function)
+    head = f"func @{function.name}({', '.join(arguments)}){outcome} {{"
+    if len(head) > WIDTH:
+        begin = f"func @{function.name}("
+        head = begin + (",\n" + " " * len(begin)).join(arguments) + ")"
+        head += f"\n   {outcome} {{" if outcome else " {"
+    lines = [head]
+    lines += [_line(o, names, notes) for o in function.operations]
+    lines.append(f"  return {', '.join(map(names.of, function.results))}".rstrip())
+    return "\n".join([*lines, "}\n"])
+
+
+def _short_graph(graph: Graph, notes: Notes) -> str:
+    names = Names()
+    return "\n".join(
+        [f"graph @{graph.name} {{", *(_line(o, names, notes) for o in graph.operations), "}\n"]
+    )
+
+
+def _line(operation: Operation, names: Names, notes: Notes) -> str:
+    text = f"  {operation_text(operation, names)}"
+    return f"{text}  // {notes[operation]}" if operation in notes else text
+
+
+def _outcome(function: Function) -> str:
+    """The arrow and the result types: those the program states, or the inferred ones."""
+    types: tuple[Type | None, ...] = function.declared or tuple(r.type for r in function.results)
+    if (function.declared is None and not types) or None in types:
+        return ""
+    return f" -> {types[0]}" if len(types) == 1 else f" -> ({', '.join(map(str, types))})"
+
+
+def operation_text(operation: Operation, names: Names) -> str:
+    """One operation in the short form."""
+    operator = operation.operator
+    operands = ", ".join(_operand(v, operator.dialect, names) for _, v in operator.operands())
+    if isinstance(operator, Const):
+        text = f"const {operator.data.text} : {operator.type}"
+    elif operator.labelled:
+        text = _labelled(operator, operands)
+    else:
+        attributes = written_attributes(operator)
+        callee = attributes.pop("callee", None)
+        text = operator.name
+        if callee is not None:
+            text += f" @{callee}({operands})"
+        elif operands:
+            text += f" {operands}"
+        text += _dictionary(attributes) + _stated(operation)
+    results = ", ".join(map(names.of, operation.results))
+    return f"{results} = {text}" if results else text
+
+
+def _labelled(operator: Operator[Any], operands: str) -> str:
+    """`cog.field "n" init dense<0.0> : type`"""
+    written = {f.name: v for f, v in operator.attributes()}
+    initial, type = written.get("initial"), written.get("type")
+    text = f"{operator.name} {quoted(written['label'])}" + (f" {operands}" if operands else "")
+    if initial is not None:
+        shown = (
+            type if type is not None else next(v.type for _, v in operator.operands())
+        )  # of an actuator
+        return f"{text} init {initial.data.text} : {initial.type if shown is None else shown}"
+    return f"{text} : {type}" if type is not None else text
+
+
+def _stated(operation: Operation) -> str:
+    """The signature, if the program states result types."""
+    if operation.declared is None:
+        return ""
+    stated = operation.declared_operands or tuple(v.type for _, v in operation.operator.operands())
+    return "" if None in stated else f" : {signature(stated, operation.declared)}"
+
+
+def signature(operands: Iterable[object], results: Iterable[object]) -> str:
+    given = [*map(str, results)]
+    return f"({', '.join(map(str, operands))}) -> " + (
+        given[0] if len(given) == 1 else f"({', '.join(given)})"
+    )
+
+
+def _operand(value: Value, dialect: str, names: Names) -> str:
+    if not isinstance(value, Literal):
+        return names.of(value)
+    text = literal_text(value.value)
+    try:
+        implied = not value.explicit and literal_type(dialect, value.value) == value.type
+    except ValueError:
+        implied = False
+    return text if implied else f"{text} : {value.known_type.element}"
+
+
+def written_attributes(operator: Operator[Any]) -> dict[str, Any]:
+    """The attributes that differ from their defaults."""
+    return {
+        f.name: v
+        for f, v in operator.attributes()
+        if f.required or attribute_text(v) != attribute_text(f.default)
+    }
+
+
+def _dictionary(attributes: dict[str, Any]) -> str:
+    if not attributes:
+        return ""
+    shown = [
+        k if k == "inplace" and v is True else f"{k} = {attribute_text(v)}"
+        for k, v in attributes.items()
+    ]
+    return f" {{{', '.join(shown)}}}"
+
+
+# MLIR's generic form
+
+
+def _generic_function(function: Function) -> str:
+    names = Names(function.values(), generic=True)
+    arguments = ", ".join(f"{names.of(a)}: {_plain(a.type)}" for a in function.arguments)
+    results = [_plain(r.type) for r in function.results]
+    kind = "cog.graph" if isinstance(function, Graph) else "func.func"
+    lines = [f'"{kind}"() ({{', f"^bb0({arguments}):" if arguments else "^bb0:"]
+    for operation in function.operations:
+        lines += [f"  {line}" for line in _generic_operation(operation, names)]
+    if isinstance(function, Graph):
+        return "".join(
+            f"{line}\n"
+            for line in [*lines, f"}}) {{sym_name = {_quoted(function.name)}}} : () -> ()"]
+        )
+    lines.append(
+        f'  "func.return"({", ".join(map(names.of, function.results))}) : '
+        f"({', '.join(results)}) -> ()"
+    )
+    type = signature([_plain(a.type) for a in function.arguments], results)
+    attributes = f"sym_name = {_quoted(function.name)}, function_type = {type}"
+    given = [{f"cvm.{k}": v for k, v in a.attributes.items()} for a in function.arguments]
+    if any(given):
+        attributes += f", arg_attrs = [{', '.join(_generic_dictionary(g) for g in given)}]"
+    lines.append(f"}}) {{{attributes}}} : () -> ()")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _generic_operation(operation: Operation, names: Names) -> list[str]:
+    """The operation, after a constant for each of its literals."""
+    operator, lines, operands = operation.operator, [], []
+    for _, value in operator.operands():
+        if isinstance(value, Literal):
+            name = names.fresh("literal")
+            lines.append(_generic_constant(name, value.array, value.known_type))
+            operands.append((name, value.type))
+        else:
+            operands.append((names.of(value), value.type))
+    results = ", ".join(map(names.of, operation.results))
+    if isinstance(operator, Const):
+        return [
+            *lines,
+            _generic_constant(results, operator.data.array, operator.type, operator.data.splat),
+        ]
+    attributes = dict(written_attributes(operator))
+    if isinstance(operator, Call):
+        attributes["callee"] = Symbol(operator.callee)
+    written = f" {_generic_dictionary(attributes)}" if attributes else ""
+    types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])
+    text = f"{_generic_name(operator.name)}({', '.join(n for n, _ in operands)}){written} : {types}"
+    return [*lines, f"{results} = {text}" if results else text]
+
+
+def _generic_name(name: str) -> str:
+    """The name with a dialect that MLIR does not have: it has its own `builtin` and `quant`."""
+    dialect = name.rpartition(".")[0]
+    return (
+        f'"cvm.{name}"'
+        if dialect in ("builtin", "quant")
+        else f'"{name}"'
+        if dialect
+        else f'"cvm.builtin.{name}"'
+    )
+
+
+def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:
+    return (
+        f"{name} = {_generic_name('const')}() {{value = {_dense_attr(array, splat, type)}}} : "
+        f"() -> {_plain(type)}"
+    )
+
+
+def _dense_attr(array: np.ndarray, splat: bool, type: Type) -> str:
+    """The elements, and the tensor type of the array."""
+    held = f"tensor<{'x'.join([*map(str, type.array_shape), type.element.name])}>"
+    if array.size == 0:
+        return f"dense<> : {held}"
+
+    def nested(a: Any) -> str:
+        return (
+            f"[{', '.join(map(nested, a))}]"
+            if isinstance(a, np.ndarray) and a.ndim
+            else _generic_element(a)
+        )
+
+    return f"dense<{nested(array.flat[0] if splat else array)}> : {held}"
+
+
+def _generic_element(value: Any) -> str:
+    """An element; floats that are not finite are written as their bits."""
+    value = value[()] if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.complexfloating):
+        return f"({_generic_element(value.real)}, {_generic_element(value.imag)})"
+    if isinstance(value, np.floating) and not np.isfinite(value):
+        return f"0x{int.from_bytes(value.tobytes(), 'little'):0{2 * value.itemsize}X}"
+    return literal_text(value)
+
+
+def _plain(type: Type | None) -> str:
+    """The type in MLIR's syntax: sizes have no names."""
+    return re.sub(r"\s*x\s*(?=[?0-9a-z])", "x", re.sub(r"\?\s*[A-Z][A-Z0-9_]*", "?", str(type)))
+
+
+def _generic_dictionary(attributes: dict[str, Any]) -> str:
+    return f"{{{', '.join(f'{k} = {_generic_attribute(v)}' for k, v in attributes.items())}}}"
+
+
+def _generic_attribute(value: Any) -> str:
+    match value:
+        case Symbol() | None | bool():
+            return attribute_text(value)
+        case str():
+            return _quoted(value)
+        case int() if not -(2**63) <= value < 2**63:
+            return f"{value} : ui64"
+        case float() if not np.isfinite(value):
+            return f"{_generic_element(np.float64(value))} : f64"
+        case float():
+            return literal_text(value)
+        case list() | tuple():
+            return f"[{', '.join(map(_generic_attribute, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{_quoted(str(k))} = {_generic_attribute(v)}' for k, v in value.items())}}}"
+        case Elements(data, type):
+            return _dense_attr(data.array, data.splat, type)
+    return attribute_text(value)
+
+
+def _quoted(text: str) -> str:
+    """A string of MLIR: characters outside printable ASCII as the bytes of their UTF-8."""
+    if text.isascii() and text.isprintable():
+        return quoted(text)
+    return (
+        '"'
+        + "".join(
+            chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()
+        )
+        + '"'
+    )

@@ -1,0 +1,454 @@
+"""Verify programs: infer result types and check every constraint, operation by operation.
+
+`verify` returns the module with typed values, or raises with every mistake. `instantiate` does the
+same for one
+function and the types of actual arguments, which decides the constraints that were undecided for unknown sizes.
+"""
+
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..builtin import Calling
+from ..spec.operator import C, Operator, actual_values, violated
+from ..support.compilation_context import abridged, too_many
+from ..support.diagnostics import Diagnostic, Note, Span, VerifyError, counted
+from ..support.limits import LIMITS
+from ..types.sizes import Dim, Size, atoms_of
+from ..types.tensor_types import FieldType, Type, size_limit_error
+from ..types.unify import (
+    agree,
+    bind,
+    named_back,
+    received,
+    refine,
+    renamed,
+    size_conflict,
+    with_sizes,
+)
+from .function import Function, Graph, Literal, Operation, Value
+from .inline_limits import check_expansion
+from .module import Module
+from .verify_inplace import check_destroyed
+
+Values = dict[Value, Type]
+Known = dict[
+    tuple[object, ...], tuple[Type, ...] | None
+]  # (function, argument types) -> result types
+
+MAX_CALLS = 64  # depth of nested calls with sizes that differ from the declared ones
+
+
+@dataclass
+class Scope:
+    """The verification of one function: its module, and the types and mistakes found so far.
+
+    `known` caches the results of functions by argument types; `cycles` are the operations that make
+    a function call itself; `depth` counts the calls around this function.
+    """
+
+    module: Module
+    types: Values
+    diagnostics: list[Diagnostic]
+    known: Known = field(default_factory=dict)
+    cycles: frozenset[Operation] = frozenset()
+    depth: int = 0
+
+    def report(self, code: str, message: str, span: Span, notes: Sequence[Note] = ()) -> None:
+        self.diagnostics.append(Diagnostic(message, span, code, tuple(notes)))
+
+
+def verify(module: Module) -> Module:
+    """The module with every value typed; raises VerifyError with every mistake found."""
+    verified, diagnostics = check(module)
+    if diagnostics:
+        raise VerifyError(abridged(diagnostics))
+    return verified
+
+
+def check(module: Module) -> tuple[Module, list[Diagnostic]]:
+    """The module with the types that could be inferred, and every mistake found, in the order of
+    the text.
+    """
+    order, cycles, diagnostics = callees_first(module)
+    if len(order) > 1 or any(
+        len(f.operations) > LIMITS.get().operations for f in module.functions.values()
+    ):
+        diagnostics += check_expansion(module, order)
+    known: Known = {}
+    typed: dict[str, Function] = {}
+    for key in order:
+        if too_many(diagnostics):
+            break
+        function = module.functions[key]
+        scope = Scope(
+            module, {a: a.type for a in function.arguments if a.type is not None}, [], known, cycles
+        )
+        found = check_function(scope, function)
+        if all(a.type is not None for a in function.arguments):
+            known[_called(key, function.argument_types)] = None if scope.diagnostics else found
+        diagnostics += [*scope.diagnostics, *check_destroyed(module, function)]
+        typed[key] = _typed(function, scope.types)
+    diagnostics.sort(key=lambda d: d.span.start)
+    return module.with_functions(
+        {key: typed.get(key, f) for key, f in module.functions.items()}
+    ), diagnostics
+
+
+def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list[Diagnostic]]:
+    """The functions, callees first; recursive calls are excluded and reported."""
+    order: list[str] = []
+    done: set[str] = set()
+    cycles: set[Operation] = set()
+    diagnostics: list[Diagnostic] = []
+    for start in module.functions:
+        path: dict[str, Iterator[tuple[Operation, str]]] = (
+            {} if start in done else {start: _calls(module, start)}
+        )
+        while path:
+            name, calls = next(reversed(path.items()))
+            for operation, callee in calls:
+                if callee in path:
+                    names = [*path]
+                    chain = " calls ".join(f"@{n}" for n in [*names[names.index(callee) :], callee])
+                    cycles.add(operation)
+                    message = f"a function does not call itself, but {chain}"
+                    diagnostics.append(Diagnostic(message, operation.at("callee"), "call.cycle"))
+                elif callee not in done:
+                    path[callee] = _calls(module, callee)
+                    break
+            else:
+                path.pop(name)
+                done.add(name)
+                order.append(name)
+    return order, frozenset(cycles), diagnostics
+
+
+def _calls(module: Module, name: str) -> Iterator[tuple[Operation, str]]:
+    for operation in module.functions[name].operations:
+        if (callee := getattr(operation.operator, "callee", None)) in module.functions:
+            yield operation, callee
+
+
+def _called(name: str, arguments: Sequence[Type]) -> tuple[object, ...]:
+    return name, *(a.key for a in arguments)
+
+
+def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -> Values:
+    """The type of every value of a function for these argument types; raises VerifyError if a
+    constraint fails.
+    """
+    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [])
+    check_function(scope, function)
+    if scope.diagnostics:
+        raise VerifyError(scope.diagnostics)
+    return scope.types
+
+
+def called(module: Module, operator: Calling[Value]) -> Function:
+    """The function that a verified operator calls, over values of the types that it is called
+    with.
+    """
+    callee = module.functions[operator.callee]
+    passed: Calling[Any] = typing.cast(Any, operator.map(lambda v: v.known_type))
+    return instantiated(module, callee, passed.passed(len(callee.arguments)))
+
+
+def instantiated(module: Module, function: Function, arguments: Sequence[Type]) -> Function:
+    """The function over values of the types that `instantiate` gives."""
+    return _typed(function, instantiate(module, function, arguments))
+
+
+def type_operation(operation: Operation) -> tuple[Type, ...]:
+    """The result types of one operation over typed values; raises VerifyError if a constraint
+    fails.
+    """
+    scope = Scope(Module({}), {v: v.known_type for _, v in operation.operator.operands()}, [])
+    typed: Operator[Type] = operation.operator.map(lambda v: v.known_type)
+    if (found := _satisfied(scope, operation, typed)) is None:
+        raise VerifyError(scope.diagnostics)
+    return found
+
+
+def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
+    """Type every value of the function; its result types, or None if they cannot be inferred."""
+    typed = [a for a in function.arguments if a.type is not None]
+    bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
+    for operation in function.operations:
+        if too_many(scope.diagnostics):
+            break
+        if any(type_of(scope, v) is None for _, v in operation.operator.operands()):
+            continue  # their mistakes have been reported
+        before, after = operation.operator.placement, operation.operator.afterwards
+        found = (
+            _check_operation(scope, operation, bound)
+            if _placed(scope, operation, function, before)
+            else None
+        )
+        if found is not None and _placed(scope, operation, function, after):
+            scope.types.update(zip(operation.results, found, strict=True))
+    results = [type_of(scope, v) for v in function.results]
+    if any(r is None for r in results):
+        return None
+    if function.declared is not None:
+        _check_declared(scope, function, results, bound)
+    return tuple(r for r in results if r is not None)
+
+
+def _placed(scope: Scope, operation: Operation, function: Function, rules: tuple[C, ...]) -> bool:
+    """Check the constraints on an operation's place; the first that fails is reported."""
+    for rule in rules:
+        if not rule.holds(operation, function):
+            scope.report(
+                f"{operation.operator.name}.C{rule.number}", rule.text, operation.at(rule.at)
+            )
+            return False
+    return True
+
+
+def type_of(scope: Scope, value: Value) -> Type | None:
+    return value.type if isinstance(value, Literal) else scope.types.get(value)
+
+
+def _check_operation(
+    scope: Scope, operation: Operation, bound: Mapping[Any, Dim]
+) -> tuple[Type, ...] | None:
+    operands = dict(operation.operator.operands())
+    if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
+        return None
+    typed: Operator[Any] = operation.operator.map(lambda v: type_of(scope, v))
+    found = (
+        _check_call(scope, operation, typed)
+        if isinstance(typed, Calling)
+        else _satisfied(scope, operation, typed)
+    )
+    return None if found is None else _declared_types(scope, operation, found, bound)
+
+
+def _operands_agree(
+    scope: Scope, operation: Operation, operands: dict[str, Value], bound: Mapping[Any, Dim]
+) -> bool:
+    """Check that operands have types of the operator's dialect, and those that the text states."""
+    operator = operation.operator
+    for name, value in operands.items():
+        found = type_of(scope, value)
+        takes_fields = operator.dialect in FIELD_DIALECTS or isinstance(operator, Calling)
+        if isinstance(found, FieldType) and not takes_fields:
+            message = f"the operands of {operator.name} are tensors, but {name} is {found}"
+            scope.report(
+                f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
+            )
+            return False
+    if operation.declared_operands is None:
+        return True
+    if len(operation.declared_operands) != len(operands):
+        message = (
+            f"expected {counted(len(operands), 'operand type')}, got "
+            f"{len(operation.declared_operands)}"
+        )
+        scope.report(f"{operator.name}.operands", message, operation.at("types"))
+        return False
+    for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
+        if (found := type_of(scope, value)) is not None and not agree(
+            with_sizes(stated, bound), found
+        ):
+            message = f"{name} is {found}, but the program states {stated}"
+            scope.report(
+                f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
+            )
+            return False
+    return True
+
+
+FIELD_DIALECTS = ("cog", "builtin")  # whose operands may be fields
+
+
+def _satisfied(
+    scope: Scope, operation: Operation, typed: Operator[Type]
+) -> tuple[Type, ...] | None:
+    """The result types, if every constraint holds or is undecided; otherwise the first that fails
+    is reported.
+    """
+    broken, _ = violated(typed, typed.constraints)
+    if broken is None:
+        found = typed.result_types()
+        if (
+            wrong := next((w for t in found if (w := size_limit_error(t)) is not None), None)
+        ) is None:
+            return found
+        return scope.report(
+            f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation)
+        )
+    code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
+    notes = _notes(scope, operation, broken.operands(typed))
+    if help := broken.help(typed):
+        notes.append(Note(help))
+    return scope.report(code, _message(typed, broken.text) + _meant(typed, broken), at, notes)
+
+
+def _meant(typed: Operator[Type], broken: C) -> str:
+    """A suggestion for a misspelt attribute."""
+    word = getattr(typed, broken.at or "", None)
+    if not broken.words or not isinstance(word, str):
+        return ""
+    from ..support.suggest import did_you_mean
+
+    return did_you_mean(word, broken.words)
+
+
+def _message(typed: Operator[Type], text: str) -> str:
+    actual = ", ".join(f"{term} = {value}" for term, value in actual_values(typed, text))
+    return f"{text}, but {actual}" if actual else text
+
+
+def _notes(scope: Scope, operation: Operation, named: Sequence[str] | None = None) -> list[Note]:
+    """Notes with the type of each operand, or of those named, at its definition."""
+    operands = [
+        o for o in operation.operator.operands() if named is None or o[0].partition("[")[0] in named
+    ]
+    marks = {v: "the literal " if isinstance(v, Literal) else "%" for _, v in operands}
+    return [Note(f"{n} is {marks[v]}{v.name} : {type_of(scope, v)}", v.span) for n, v in operands]
+
+
+def _declared_types(
+    scope: Scope, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]
+) -> tuple[Type, ...] | None:
+    """The inferred types, checked against those in the text; a known size in the text refines an
+    unknown one.
+    """
+    name = operation.operator.name
+    if len(found) != len(operation.results):
+        message = f"expected {counted(len(found), 'result')}, got {len(operation.results)}"
+        return scope.report(f"{name}.results", message, operation.at("results"))
+    if operation.declared is None:
+        return found
+    if len(operation.declared) != len(found):
+        message = f"expected {counted(len(found), 'result type')}, got {len(operation.declared)}"
+        return scope.report(f"{name}.results", message, operation.at("types"))
+    kept = []
+    for stated, inferred in zip(operation.declared, found, strict=True):
+        stated = with_sizes(stated, bound)
+        if not agree(stated, inferred):
+            message = f"the result is {inferred}, but the program states {stated}"
+            return scope.report(
+                f"{name}.type", message, operation.at("types"), _notes(scope, operation)
+            )
+        kept.append(refine(inferred, stated))
+    return tuple(kept)
+
+
+def _check_declared(
+    scope: Scope, function: Function, results: Sequence[Type | None], bound: Mapping[Any, Dim]
+) -> None:
+    assert function.declared is not None
+    spans = function.return_spans or (function.span,) * len(results)
+    if len(function.declared) != len(results):
+        message = (
+            f"@{function.name} returns {counted(len(results), 'value')}, but its type has "
+            f"{len(function.declared)}"
+        )
+        scope.report("func.results", message, spans[0] if spans else function.span)
+        return
+    types = [a.type for a in function.arguments if a.type is not None]
+    known = atoms_of(d for t in types for d in t.array_shape)
+    for stated, inferred, value, span in zip(
+        function.declared, results, function.results, spans, strict=True
+    ):
+        if unbound := [
+            d
+            for d in stated.array_shape
+            if isinstance(d, Size) and d.name and not d.atoms() <= known
+        ]:
+            message = (
+                f"a named size of a result is one of an argument, but {unbound[0]} of {stated} "
+                "is of none"
+            )
+            scope.report("func.size", message, span)
+        stated = with_sizes(stated, bound)
+        if inferred is not None and not agree(stated, inferred):
+            notes = [Note(f"%{value.name} is {inferred}", value.span)]
+            scope.report(
+                "func.type",
+                f"@{function.name} returns {inferred}, but its type says {stated}",
+                span,
+                notes,
+            )
+
+
+def _check_call(
+    scope: Scope, operation: Operation, typed: Calling[Type]
+) -> tuple[Type, ...] | None:
+    callee = scope.module.functions.get(typed.callee)
+    if callee is None or any(a.type is None for a in callee.arguments):
+        return None  # reported by the parser
+    at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
+    if isinstance(callee, Graph):
+        return scope.report(
+            "call.graph",
+            f"a call names a function, but @{callee.name} is a graph",
+            at,
+            declared_here,
+        )
+    passed = typed.passed(len(callee.arguments))
+    if len(passed) != len(callee.arguments):
+        message = (
+            f"@{callee.name} takes {counted(len(callee.arguments), 'argument')}, got {len(passed)}"
+        )
+        return scope.report("call.operands", message, at, declared_here)
+    for n, (given, argument) in enumerate(zip(passed, callee.arguments, strict=True)):
+        if not agree(argument.known_type, given):
+            message = f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}"
+            scope.report(
+                "call.type",
+                message,
+                operation.at(f"arguments[{n}]"),
+                [Note("declared here", argument.span)],
+            )
+            return None
+    if (conflict := size_conflict(callee.argument_types, passed)) is not None:
+        return scope.report("call.size", conflict, at, declared_here)
+    arguments, names = renamed(callee.argument_types, received(callee.argument_types, passed))
+    if (key := _called(typed.callee, arguments)) not in scope.known:
+        if scope.depth >= MAX_CALLS:
+            scope.report(
+                "call.depth",
+                f"calls with sizes of their own are at most {MAX_CALLS} deep",
+                at,
+                declared_here,
+            )
+            return None
+        types = dict(zip(callee.arguments, arguments, strict=True))
+        inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
+        found = check_function(inner, callee)
+        scope.known[key] = None if inner.diagnostics else found
+        legal = scope.known.get(_called(typed.callee, callee.argument_types), ()) is not None
+        if legal or any(d.code == "call.depth" for d in inner.diagnostics):
+            called_here = Note("called here", operation.span)
+            scope.diagnostics += [
+                replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics
+            ]
+        # otherwise the callee has mistakes, reported at its own verification
+    if (results := scope.known[key]) is None:
+        return None
+    return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
+
+
+def _typed(function: Function, types: Values) -> Function:
+    """The function over values that carry their types."""
+    new = {v: Value(v.name, types.get(v), v.span, v.attributes) for v in function.values()}
+
+    def change(v: Value) -> Value:
+        return v if isinstance(v, Literal) else new.get(v, v)
+
+    changed = (
+        (o, o.operator.map(change), tuple(map(change, o.results))) for o in function.operations
+    )
+    return replace(
+        function,
+        arguments=tuple(map(change, function.arguments)),
+        operations=tuple(
+            replace(o, operator=operator, results=results) for o, operator, results in changed
+        ),
+        results=tuple(map(change, function.results)),
+    )

@@ -1,0 +1,140 @@
+"""Verify in-place operations: the overwritten argument permits it, and all other uses of it, or of
+a view of it, can come first.
+
+Operations need not run in the order of the text: one that reads a value may stand after the one
+that destroys it, unless it needs the result of that.
+"""
+
+from collections.abc import Iterable
+
+from ..builtin import Call
+from ..support.diagnostics import Diagnostic, Note, Span
+from .function import Function, Literal, Operation, Value
+from .module import Module
+
+
+def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
+    """The mistakes of the function's in-place operations."""
+    found: list[Diagnostic] = []
+    storage: dict[Value, Value] = {}  # maps a view to the value whose elements it shows
+    destroyed: dict[Value, list[int]] = {}  # the numbers of the operations that destroy a value
+    readers: list[
+        tuple[Value, Value, Span, int]
+    ] = []  # of which value's storage, by which name, where
+    owned = {r for o in function.operations if o.operator.name != "const" for r in o.results}
+
+    def root(value: Value) -> Value:
+        while value in storage:
+            value = storage[value]
+        return value
+
+    for number, operation in enumerate(function.operations):
+        operands = list(operation.operator.operands())
+        readers += [(root(value), value, operation.at(name), number) for name, value in operands]
+        for target in overwritten(module, operation):
+            name, code = (
+                next(n for n, v in operands if v is target),
+                f"{operation.operator.name}.destroyed",
+            )
+            base = root(target)
+            at = operation.at(name)
+            if isinstance(base, Literal) or (base not in owned and base not in function.arguments):
+                found.append(Diagnostic("a constant is not destroyed", at, code))
+            elif base in function.arguments and "inplace" not in base.attributes:
+                message = (
+                    f"an argument that is destroyed is marked {{inplace}}, but %{base.name} is not"
+                )
+                found.append(Diagnostic(message, at, code, (Note("the argument", base.span),)))
+            if others := [v for _, v in operands if root(v) is base and v is not target]:
+                message = (
+                    f"a value is not used by what destroys it, but %{others[0].name} shows the "
+                    f"elements of %{target.name}"
+                )
+                found.append(Diagnostic(message, at, code))
+            destroyed.setdefault(base, []).append(number)
+        if operation.operator.view or operation.operator.rearranges:
+            storage.update((r, operands[0][1]) for r in operation.results if operands)
+    if not destroyed:
+        return found
+    spans = function.return_spans or (function.span,) * len(function.results)
+    end = len(function.operations)
+    readers += [
+        (root(value), value, span, end) for value, span in zip(function.results, spans, strict=True)
+    ]
+    earlier = _earlier(
+        function, [(n, d) for base, _, _, n in readers for d in destroyed.get(base, ())]
+    )
+    for base, value, span, number in readers:
+        before = [
+            d
+            for d in destroyed.get(base, ())
+            if d < number and (number == end or _needs(earlier, number, d))
+        ]
+        if before:
+            by = function.operations[before[0]]
+            message = f"a value is not used after it was destroyed, but %{value.name} is"
+            found.append(
+                Diagnostic(
+                    message,
+                    span,
+                    f"{by.operator.name}.destroyed",
+                    (Note("destroyed here", by.span),),
+                )
+            )
+    return found
+
+
+def _earlier(function: Function, reads: Iterable[tuple[int, int]]) -> dict[int, set[int]]:
+    """The operations that run before each one: those that give its operands, and readers of what it
+    destroys.
+    """
+    made = {r: n for n, o in enumerate(function.operations) for r in o.results}
+    found = {
+        n: {made[v] for _, v in o.operator.operands() if v in made}
+        for n, o in enumerate(function.operations)
+    }
+    for reader, destroyer in reads:
+        if reader in found and reader != destroyer:
+            found[destroyer].add(reader)
+    return found
+
+
+def _needs(earlier: dict[int, set[int]], number: int, wanted: int) -> bool:
+    """Test whether an operation runs after another one in every order."""
+    seen, left = {number}, [number]
+    while left:
+        for n in earlier[left.pop()] - seen:
+            if n == wanted:
+                return True
+            seen.add(n)
+            left.append(n)
+    return False
+
+
+def overwritten(module: Module, operation: Operation) -> tuple[Value, ...]:
+    """The operands that an operation destroys; for a call, those whose argument is marked."""
+    if isinstance(operator := operation.operator, Call):
+        callee = module.functions.get(operator.callee)
+        marked = () if callee is None else callee.arguments
+        return tuple(
+            v for v, a in zip(operator.arguments, marked, strict=False) if "inplace" in a.attributes
+        )
+    return operator.destroys()
+
+
+def arguments_overwritten(function: Function) -> dict[int, int]:
+    """The positions of results that overwrite arguments, each with the argument's position."""
+    places: dict[Value, Value] = {a: a for a in function.arguments if "inplace" in a.attributes}
+    for operation in function.operations:
+        for target in operation.operator.destroys():
+            if target in places:
+                places[operation.results[0]] = places[target]
+    found = {}
+    for n, result in enumerate(function.results):
+        if (
+            result in places
+            and result not in function.arguments
+            and places[result] in function.arguments
+        ):
+            found.setdefault(n, function.arguments.index(places[result]))
+    return {n: k for n, k in found.items() if k not in [found[m] for m in found if m < n]}

@@ -1,0 +1,50 @@
+"""Bounds of index expressions, from the extents of their indices."""
+
+from ..types.linear_form import Bounds, add_bounds, scale_bounds
+from ..types.sizes import Dim, same_size
+from .expressions import Apply, Const, Expr, Extent, Index, Misalignment, as_index, both
+
+
+def index_bounds(e: Expr) -> Bounds:
+    """Bounds of an index expression over all values of its indices; None where unknown."""
+    match e:
+        case Const(value, _):
+            return value, value
+        case Index(extent=extent):
+            return 0, (extent - 1 if isinstance(extent, int) else None)
+        case Extent(size):
+            return size.form.bounds(lambda _: (0, None))
+        case Misalignment(_, line):
+            return 0, line - 1
+        case Apply("add" | "sub", (a, b), _):
+            return add_bounds(
+                index_bounds(a), scale_bounds(index_bounds(b), 1 if e.function == "add" else -1)
+            )
+        case Apply("mul", (a, Const(c)), _) | Apply("mul", (Const(c), a), _):
+            return scale_bounds(index_bounds(a), c)
+        case Apply("floordiv", (a, Const(c)), _) if c > 0:
+            low, high = index_bounds(a)
+            return None if low is None else low // c, None if high is None else high // c
+        case Apply("floormod", (_, Const(c)), _) if c > 0:
+            return 0, c - 1
+        case Apply("max" | "min", (a, b), _):
+            ends = zip(index_bounds(a), index_bounds(b), strict=True)
+            lows, highs = ([n for n in pair if n is not None] for pair in ends)
+            choose = max if e.function == "max" else min
+            low = choose(lows) if len(lows) == 2 or (lows and choose is max) else None
+            return low, choose(highs) if len(highs) == 2 or (highs and choose is min) else None
+    return None, None
+
+
+def inside(index: Expr, extent: Dim) -> Expr | bool:
+    """0 <= index < extent, without the comparisons that hold for every value of the indices."""
+    low, high = index_bounds(index)
+    lower = True if low is not None and low >= 0 else index >= 0
+    upper = (
+        True
+        if high is not None and isinstance(extent, int) and high < extent
+        else index < as_index(extent)
+    )
+    if isinstance(index, Index) and (same_size(index.extent, extent)):
+        upper = True
+    return both(lower, upper)

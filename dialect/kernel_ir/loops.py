@@ -1,0 +1,558 @@
+"""The loop language: kernels as nested loops over typed expressions of index notation.
+
+    kernel    Kernel(name, parameters, body)        reads and writes its parameters; results come last
+    loop      For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled,
+                                                    block, thread and matrix (of a GPU)
+    branch    If(condition, then, otherwise)
+    name      Let(var, value)                       a variable for the rest of the block
+    memory    Alloc(tensor)                         a buffer for the rest of the block
+    write     Store(tensor, indices, value)
+    check     Assert(condition, message, span)      reports an error of the call if the condition does not hold
+    prefetch  Prefetch(tensor, indices)             prefetches a cache line
+
+An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a
+value, not memory. A read is evaluated where its statement is: a guarded read stands under an `If`,
+or in a loop whose bounds imply the guard. Nodes are immutable. A pass is a function from Kernel to
+Kernel, in `lowering/`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import is_not
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+from ..support.diagnostics import NOWHERE, Span
+from ..types.sizes import Dim, product, same_size
+from ..types.tensor_types import UI8, ElementType
+from .affine import Affine, affine
+from .expressions import (
+    ZERO,
+    Apply,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    axes,
+    constant,
+)
+from .scalar_functions import SCALARS
+from .traverse import rewrite, substitute, walk
+
+if TYPE_CHECKING:
+    from .execution_plan import Plan
+
+MAX_STEPS = 1 << 40
+UNBOUNDED = (1 << 63) - 1  # the extent of an index whose loop ends where data says
+
+
+@dataclass(frozen=True, eq=False)
+class For:
+    """A loop: `index` runs from start to stop (by default its extent), exclusive.
+
+    `vector` loops run `width` iterations at once; stop - start is a multiple of it, or the
+    remainder runs one by one. `unrolled` loops have constant bounds. A `matrix` loop is executed by
+    the threads of a warp together (`lowering.gpu.mma`). The first and last `overlap` iterations of
+    a vector loop are also written by other loops, except at the ends of the index's extent: code
+    may skip those before the first whole cache line, and as many at the end.
+    """
+
+    index: Index
+    body: "Block"
+    start: Expr = ZERO
+    stop: Expr | None = None
+    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = (
+        "serial"
+    )
+    width: int = 1
+    overlap: int = 0
+
+    @property
+    def end(self) -> Expr:
+        return as_index(self.index.extent) if self.stop is None else self.stop
+
+    @property
+    def length(self) -> Affine:
+        """The number of iterations; negative for some loops that run none."""
+        return affine(self.end) - affine(self.start)
+
+    @property
+    def is_whole(self) -> bool:
+        """Test whether the loop is serial and runs over the full extent of its index."""
+        return (
+            self.kind == "serial"
+            and self.stop is None
+            and isinstance(self.start, Const)
+            and self.start.value == 0
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class If:
+    condition: Expr
+    then: "Block"
+    otherwise: "Block" = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Let:
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Alloc:
+    tensor: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    value: Expr
+    streaming: bool = False  # a non-temporal store
+
+
+@dataclass(frozen=True, eq=False)
+class Assert:
+    condition: Expr
+    message: str
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class Guard(Assert):
+    """An assertion, as of the last pass, at which the kernel ends where it does not hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prefetch:
+    """A prefetch of the cache line with an element. It computes nothing, and the element need not
+    exist.
+    """
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+
+T = TypeVar("T")
+
+
+def replace(node: T, **changes: object) -> T:
+    """The node with other values of some fields, as `dataclasses.replace` gives it in several times
+    the time.
+    """
+    new = object.__new__(node.__class__)
+    vars(new).update(vars(node), **changes)
+    return new
+
+
+Statement: TypeAlias = For | If | Let | Alloc | Store | Assert | Prefetch
+Block: TypeAlias = tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A loop nest over named arrays. The last `results` parameters are written.
+
+    The other fields direct passes and have their defaults once the last pass has run. `condition`:
+    the kernel computes only where it holds. `sum_order`: how long float reductions are summed, in
+    the order of their "terms", by "blocks", or "either", whichever the nest calls for. `scheduled`:
+    the loops are final, and only the last passes run.
+    """
+
+    name: str
+    parameters: tuple[Tensor, ...]
+    body: Block
+    results: int = 1
+    span: Span = NOWHERE
+    condition: Expr | None = None
+    sum_order: Literal["either", "terms", "blocks"] = "either"
+    scheduled: bool = False
+    spans: tuple[Span, ...] = ()  # of all operations that the kernel computes
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The parameters that are only read."""
+        return self.parameters[: len(self.parameters) - self.results]
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The parameters that are written."""
+        return self.parameters[len(self.parameters) - self.results :]
+
+    def with_body(self, body: Block) -> "Kernel":
+        return self if body is self.body else replace(self, body=body)
+
+    def only(self, condition: Expr | None) -> "Kernel":
+        """The kernel with a further condition, whose arrays become parameters."""
+        if condition is None:
+            return self
+        read = dict.fromkeys(e.tensor for e in walk(condition) if isinstance(e, Read))
+        parameters = (*(t for t in read if t not in self.parameters), *self.parameters)
+        joined = condition if self.condition is None else self.condition & condition
+        return replace(self, parameters=parameters, condition=joined)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a loop over a program.
+
+    The first `carry` arguments of the program are the carried values, and so are its first results;
+    `scan` further ones are slices of the loop's operands, and its further results slices of the
+    loop's results. `reverse` begins at the last slice. Without `trips` the program's first result,
+    before the carried values, is the condition of another step.
+    """
+
+    carry: int
+    scan: int = 0
+    trips: Dim | None = None
+    reverse: bool = False
+
+    def sliced(self, arguments: Sequence[T], results: Sequence[T]) -> tuple[T, ...]:
+        """Those of the program's arguments and results that are slices."""
+        return (
+            ()
+            if self.trips is None
+            else (*arguments[self.carry : self.carry + self.scan], *results[self.carry :])
+        )
+
+
+NO_STEPS = Steps(0)
+
+
+def is_aligned(shape: tuple[Dim, ...], element: ElementType) -> bool:
+    """Test whether slices of this type, one after the other, begin as the vectors of a GPU do, of
+    16 bytes.
+    """
+    size = product(shape)
+    return isinstance(size, int) and size * element.bytes % 16 == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Kernel):
+    """A loop over a plan: over the kernels of another plan, which stands among kernels and is
+    scheduled by itself.
+
+    `operands` are the places in `parameters` of the condition, if the steps have one, and of what
+    the plan's arguments are or are slices of; the condition's carried values lie in the results
+    throughout. The carried values of a loop of known `trips` move between the results and `spares`,
+    the first `scratch` buffers; the last is the plan's workspace.
+    """
+
+    plan: "Plan" = None  # type: ignore[assignment]  # a field after those with defaults
+    steps: Steps = NO_STEPS
+    operands: tuple[int, ...] = ()
+    scratch: tuple[Tensor, ...] = ()
+
+    @property
+    def given(self) -> tuple[Tensor, ...]:
+        """The operands, among them the carried values of a loop with a condition."""
+        found = [self.parameters[n] for n in self.operands]
+        return (*found[:1], *self.outputs, *found[1:]) if self.steps.trips is None else tuple(found)
+
+    def with_plan(self, plan: "Plan") -> "Loop":
+        """The loop over a plan, or over another form of the same plan."""
+        stored = plan.results if self.steps.trips is None else plan.results[: self.steps.carry]
+        spares = [Tensor(f"{r.name}.next", r.shape, r.element, "heap") for r in stored]
+        *spares, workspace = self.scratch or (*spares, Tensor("workspace", (0,), UI8, "heap"))
+        if not same_size(workspace.shape[0], plan.workspace):
+            workspace = replace(workspace, shape=(plan.workspace,))
+        return replace(self, plan=plan, scratch=(*spares, workspace))
+
+
+def accumulator(name: str, element: ElementType) -> Tensor:
+    """A scalar that a nest updates."""
+    return Tensor(name, (), element, "register")
+
+
+def assign(accumulator: Tensor, value: Expr | int) -> Store:
+    return Store(
+        accumulator, (), value if isinstance(value, Expr) else constant(value, accumulator.element)
+    )
+
+
+def update(function: str, accumulator: Tensor, value: Expr) -> Store:
+    """accumulator = function(accumulator, value)"""
+    return Store(accumulator, (), apply(function, accumulator[()], value))
+
+
+def nested(
+    indices: Sequence[Index], body: Block, kind: Literal["serial", "unrolled"] = "serial"
+) -> Block:
+    """The body in a loop for each index, the first outermost."""
+    for index in reversed(indices):
+        body = (For(index, body, kind=kind),)
+    return body
+
+
+def vector_loop(lane: Index, *body: Statement) -> For:
+    """A loop whose iterations are the lanes of one vector."""
+    assert isinstance(lane.extent, int)
+    return For(lane, body, kind="vector", width=lane.extent)
+
+
+def outer_loops(
+    block: Block, accepts: Callable[[For], bool] = lambda loop: loop.is_whole
+) -> tuple[list[Index], Block]:
+    """The indices of the loops around a whole block, those that are accepted, and the block inside
+    of them.
+    """
+    indices: list[Index] = []
+    while len(block) == 1 and isinstance(loop := block[0], For) and accepts(loop):
+        indices.append(loop.index)
+        block = loop.body
+    return indices, block
+
+
+def perfect_nest(loop: For) -> list[For]:
+    """A loop and the serial ones inside, each alone in the one around it."""
+    found = [loop]
+    while (
+        len(found[-1].body) == 1
+        and isinstance(inner := found[-1].body[0], For)
+        and inner.kind == "serial"
+    ):
+        found.append(inner)
+    return found
+
+
+def zeros(tensor: Tensor) -> Block:
+    """A nest that fills an array with zeros."""
+    at = axes(tensor.shape)
+    value = Const(tensor.element.dtype.type(0).item(), tensor.element)
+    return nested(at, (Store(tensor, at, value),))
+
+
+def identity(function: str, element: ElementType) -> Const:
+    """The identity of a reduction by this function."""
+    start = SCALARS[function].identity
+    assert start is not None, f"{function} has no identity"
+    return constant(start(element), element)
+
+
+def expressions(statement: Statement) -> tuple[Expr, ...]:
+    """The expressions of a statement itself, not of its body."""
+    match statement:
+        case For(_, _, start, _):
+            return start, statement.end
+        case If(condition, _, _) | Assert(condition, _, _):
+            return (condition,)
+        case Let(_, value):
+            return (value,)
+        case Store(_, at, value):
+            return (*at, value)
+        case Prefetch(_, at):
+            return at
+    return ()
+
+
+def blocks(statement: Statement) -> tuple[Block, ...]:
+    match statement:
+        case For(_, body):
+            return (body,)
+        case If(_, then, otherwise):
+            return then, otherwise
+    return ()
+
+
+def reshaped_parameters(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
+    """Parameters that a pass gave another shape, and what they were."""
+    return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
+
+
+def has_loops(block: Block) -> bool:
+    """Test whether a block has a loop, at any depth."""
+    return any(isinstance(s, For) for s in statements(block))
+
+
+@lru_cache(maxsize=512)
+def statements(block: Block) -> tuple[Statement, ...]:
+    """Every statement of a block, nested ones included, outer ones first."""
+    found: list[Statement] = []
+    for s in block:
+        found.append(s)
+        for inner in blocks(s):
+            found += statements(inner)
+    return tuple(found)
+
+
+def nodes(block: Block) -> Iterator[Expr]:
+    """Every node of the expressions of a block, nested statements included; shared nodes once for
+    each statement.
+    """
+    return (e for s in statements(block) for top in expressions(s) for e in walk(top))
+
+
+def scratch_buffers(kernel: Kernel) -> list[Tensor]:
+    """The buffers of a kernel that are too large for registers and the stack."""
+    if isinstance(kernel, Loop):
+        return [*kernel.scratch]
+    return [
+        s.tensor
+        for s in statements(kernel.body)
+        if isinstance(s, Alloc) and s.tensor.space == "heap"
+    ]
+
+
+def shared_bytes(block: Sequence[Statement], within: bool = True) -> int:
+    """The bytes of shared memory that a block's buffers take, and those of blocks `within` it,
+    which share their places.
+    """
+    own = [s.tensor.bytes for s in block if isinstance(s, Alloc) and s.tensor.space == "shared"]
+    inner = (shared_bytes(b) for s in block for b in blocks(s)) if within else ()
+    return sum(-(-n // 16) * 16 for n in own if isinstance(n, int)) + max(inner, default=0)
+
+
+def written(kernel: Kernel) -> set[Tensor]:
+    return {s.tensor for s in statements(kernel.body) if isinstance(s, Store)}
+
+
+def is_rare(s: Statement) -> bool:
+    """Test whether a statement is a branch that hardly any element takes."""
+    return isinstance(s, If) and isinstance(s.condition, Apply) and s.condition.function == "any"
+
+
+def usual(block: Block) -> Iterator[Statement]:
+    """Every statement of a block except those of rare branches, outer ones first."""
+    for s in block:
+        if not is_rare(s):
+            yield s
+            for inner in blocks(s):
+                yield from usual(inner)
+
+
+def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> Block:
+    """Replace statements, top down, by the blocks that `change` returns; None rewrites the
+    statement's own blocks.
+    """
+    made: list[Statement] = []
+    for s in block:
+        new = change(s)
+        made += (rewrite_within(s, change),) if new is None else new
+    return _as_before(block, made)
+
+
+def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) -> Statement:
+    """The statement with its own blocks rewritten."""
+    return map_blocks(s, lambda block: rewrite_block(block, change))
+
+
+def map_blocks(s: Statement, change: Callable[[Block], Block]) -> Statement:
+    """The statement with each of its own blocks changed."""
+    match s:
+        case For(_, body):
+            new = change(body)
+            return s if new is body else replace(s, body=new)
+        case If(condition, then, otherwise):
+            yes, no = change(then), change(otherwise)
+            return s if yes is then and no is otherwise else If(condition, yes, no)
+    return s
+
+
+def located(block: Block, span: Span) -> Block:
+    """The block with the place of its assertions."""
+    return rewrite_block(
+        block, lambda s: (replace(s, span=span),) if isinstance(s, Assert) else None
+    )
+
+
+def _as_before(block: Block, made: list[Statement]) -> Block:
+    """The statements; the same block object if they are unchanged, so that caches keyed by it
+    remain valid.
+    """
+    return block if len(made) == len(block) and not any(map(is_not, block, made)) else tuple(made)
+
+
+def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
+    """The block with every expression changed."""
+
+    def one(s: Statement) -> Statement:
+        match s:
+            case For(_, body, start, stop):
+                inner, first, end = (
+                    map_expressions(body, change),
+                    change(start),
+                    None if stop is None else change(stop),
+                )
+                same = inner is body and first is start and end is stop
+                return s if same else replace(s, body=inner, start=first, stop=end)
+            case If(condition, then, otherwise):
+                return If(
+                    change(condition),
+                    map_expressions(then, change),
+                    map_expressions(otherwise, change),
+                )
+            case Let(var, value):
+                new = change(value)
+                return s if new is value else Let(var, new)
+            case Store(_, at, value):
+                places, new = tuple([change(i) for i in at]), change(value)
+                same = new is value and not any(map(is_not, places, at))
+                return s if same else replace(s, indices=places, value=new)
+            case Assert(condition, message, span):
+                return Assert(change(condition), message, span)
+            case Prefetch(tensor, at):
+                return Prefetch(tensor, tuple([change(i) for i in at]))
+        return s
+
+    return _as_before(block, [one(s) for s in block])
+
+
+def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
+    """Indices and variables replaced by expressions throughout a block."""
+    return map_expressions(block, lambda e: substitute(e, values))
+
+
+def replace_reads(block: Block, values: Mapping[Tensor, Expr]) -> Block:
+    """The block with values in place of every read of some tensors."""
+    return map_expressions(
+        block, lambda e: rewrite(e, lambda n: values.get(n.tensor) if isinstance(n, Read) else None)
+    )
+
+
+def redirect(
+    block: Block, move: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]
+) -> Block:
+    """The block with its accesses at other elements of other tensors; where `move` gives None, one
+    stays.
+    """
+
+    def read(e: Expr) -> Expr | None:
+        found = move(e.tensor, e.indices) if isinstance(e, Read) else None
+        return None if found is None else Read(found[0], tuple(rewrite(i, read) for i in found[1]))
+
+    def store(s: Statement) -> Block | None:
+        found = move(s.tensor, s.indices) if isinstance(s, Store) else None
+        return None if found is None else (replace(s, tensor=found[0], indices=found[1]),)
+
+    return map_expressions(rewrite_block(block, store), lambda e: rewrite(e, read))
+
+
+def replace_arrays(
+    block: Block,
+    arrays: Mapping[Tensor, Tensor],
+    place: Callable[[Tensor, tuple[Expr, ...]], tuple[Expr, ...]] = lambda array, indices: indices,
+) -> Block:
+    """The block with other arrays in place of some, accessed at the `place` for the old one and its
+    indices.
+    """
+
+    def alloc(s: Statement) -> Block | None:
+        return (Alloc(arrays[s.tensor]),) if isinstance(s, Alloc) and s.tensor in arrays else None
+
+    return redirect(
+        rewrite_block(block, alloc),
+        lambda t, at: (arrays[t], place(t, at)) if t in arrays else None,
+    )
+
+
+def is_one_turn(s: For) -> bool:
+    """Test whether a loop runs exactly once."""
+    if isinstance(s.start, Const) and isinstance(s.end, Const):
+        return s.end.value - s.start.value == s.width
+    return s.kind == "vector" and not (length := s.length).terms and length.constant == s.width

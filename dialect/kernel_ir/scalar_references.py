@@ -1,0 +1,96 @@
+"""Reference implementations in higher precision, or element by element, as functions of arrays."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def precise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function in NumPy's longest floating-point type, rounded to its operands' type."""
+
+    def rounded(*operands: Any) -> Any:
+        with np.errstate(all="ignore"):
+            exact = function(*(np.asarray(o, np.longdouble) for o in operands))
+            return np.asarray(exact).astype(np.asarray(operands[0]).dtype)
+
+    return rounded
+
+
+def by_element(function: Callable[..., float]) -> Callable[..., Any]:
+    """A function of Python floats, applied to arrays and rounded to their type; NaN gives NaN."""
+
+    def safe(*operands: float) -> float:
+        if any(math.isnan(o) for o in operands):
+            return math.nan
+        try:
+            return function(*operands)
+        except OverflowError:
+            return math.inf
+
+    def numpy(*operands: Any) -> np.ndarray:
+        arrays = [np.asarray(o) for o in operands]
+        with np.errstate(all="ignore"):
+            found = np.frompyfunc(safe, len(arrays), 1)(*(a.astype(np.float64) for a in arrays))
+            return np.asarray(found, np.float64).astype(arrays[0].dtype)
+
+    return numpy
+
+
+def erfcx(x: float) -> float:
+    """exp(x²) erfc(x), by its asymptotic series where erfc would vanish."""
+    if x < 20:
+        wide = np.longdouble(x)
+        return float(np.exp(wide * wide) * np.longdouble(math.erfc(x)))
+    if math.isinf(x):
+        return 0.0
+    total, term = 1.0, 1.0
+    for n in range(1, 12):
+        term *= -(2 * n - 1) / (2 * x * x)
+        total += term
+    return total / (x * math.sqrt(math.pi))
+
+
+def convolved(
+    x: np.ndarray, w: np.ndarray, windows: Any, padding: Any, steps: Any, groups: int
+) -> np.ndarray:
+    """The convolution of arrays in NCHW, window by window; outside of x nothing is added, whatever
+    w holds.
+
+    `windows` are the rows and columns of the result, `padding` is above, left, below and right,
+    `steps` stride and dilation.
+    """
+    (rows, columns), (pt, pl, pb, pr), ((sh, sw), (dh, dw)) = windows, padding, steps
+    batch, (oc, ic, kh, kw) = len(x), w.shape
+    border = ((0, 0), (0, 0), (pt, pb), (pl, pr))
+    padded, inside = np.pad(x, border), np.pad(np.ones_like(x, bool), border)
+    kernels = w.reshape(groups, oc // groups, ic * kh * kw)
+    y = np.zeros((batch, oc, rows, columns), x.dtype)
+    for p, q in np.ndindex(rows, columns):
+        window, there = (
+            a[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(
+                batch, groups, 1, ic * kh * kw
+            )
+            for a in (padded, inside)
+        )
+        y[:, :, p, q] = np.where(there, window * kernels, 0).sum(-1).reshape(batch, oc)
+    return y
+
+
+# The largest and the smallest element: NumPy leaves the sign of a zero result open; here -0.0 is
+# below 0.0 in any order
+
+
+def largest(x: np.ndarray, axis: Any = None, keepdims: bool = False, **more: Any) -> Any:
+    found = np.max(x, axis, keepdims=keepdims, **more)
+    if x.dtype.kind != "f":
+        return found
+    positive = ((x == 0) & ~np.signbit(x)).any(axis, keepdims=keepdims)
+    return np.where((found == 0) & positive, np.zeros((), x.dtype), found)
+
+
+def smallest(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
+    return (
+        -largest(-x, axis, keepdims) if x.dtype.kind == "f" else np.min(x, axis, keepdims=keepdims)
+    )

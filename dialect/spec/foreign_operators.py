@@ -1,0 +1,142 @@
+"""Guard operators of other packages: whatever is wrong with one is reported with its name, its file
+and the line.
+"""
+
+import inspect
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from ..kernel_ir.expressions import Element
+from ..support.diagnostics import Diagnostic, Error, Source, Span
+from ..types.sizes import Undecided
+from ..types.tensor_types import Type
+
+METHODS = (
+    "infer",
+    "reference",
+    "element",
+    "nest",
+    "pullback",
+    "pushforward",
+    "simplified",
+    "constant_folding",
+)
+GIVES: dict[str, tuple[Any, str]] = {"infer": (Type, "a type"), "element": (Element, "an Element")}
+
+
+def guard(operator: Any, dialects: tuple[str, ...]) -> None:
+    """Check how an operator is declared, and have the errors of its methods and constraints say
+    where they are.
+    """
+    if not operator.dialect or operator.dialect in dialects:
+        said = (
+            f"{operator.dialect} is a dialect of cvm"
+            if operator.dialect
+            else 'it has no `dialect = "..."`'
+        )
+        raise fault(operator, f"an operator of another package has a dialect of its own; {said}")
+    lacking = [
+        m
+        for m in ("infer", "reference")
+        if getattr(operator, m) is getattr(operator.__mro__[-3], m, None)
+    ]
+    if lacking or not (operator.has_nest() or "element" in _own(operator)):
+        raise fault(operator, f"it has no method `{(lacking or ['element'])[0]}`")
+    for method in METHODS:
+        if method in operator.__dict__:
+            setattr(operator, method, guarded(operator, f"`{method}`", operator.__dict__[method]))
+    for rules in ("constraints", "placement", "afterwards"):
+        if rules in operator.__dict__:
+            own = operator.__dict__[rules]
+            made = (
+                replace(c, holds=guarded(operator, f"constraint C{c.number}", c.holds)) for c in own
+            )
+            setattr(operator, rules, tuple(made))
+
+
+def _own(operator: Any) -> set[str]:
+    """The names that the operator or a base class of its package defines."""
+    return {
+        n
+        for c in operator.__mro__
+        if not c.__module__.startswith("cvm.dialect.spec")
+        for n in c.__dict__
+    }
+
+
+def guarded(
+    operator: Any,
+    what: str,
+    function: Callable[..., Any],
+    kind: Any = None,
+    code: str = "operator",
+) -> Callable[..., Any]:
+    """The function, whose errors and results of another kind are those of an operator, or of a
+    pass.
+    """
+    from .operator import Unmet
+
+    kind = kind or GIVES.get(what.strip("`"))
+    passed_on: tuple[type[Exception], ...] = (Error, MemoryError)
+    if code == "operator":  # its callers handle what depends on sizes or elements
+        passed_on = (*passed_on, Unmet, Undecided, NotImplementedError)
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            made = function(*arguments, **named)
+        except passed_on:
+            raise
+        except Exception as e:
+            frames = traceback.extract_tb(e.__traceback__)[1:]
+            own = [f for f in frames if f.filename == function.__code__.co_filename] or frames[-1:]
+            place = (own[-1].filename, own[-1].lineno or 1) if own else source_place(function)
+            raise fault(operator, f"{what} fails: {type(e).__name__}: {e}", place, code) from e
+        if kind is not None and not all(
+            isinstance(m, kind[0]) for m in (made if isinstance(made, tuple) else (made,))
+        ):
+            raise fault(
+                operator,
+                f"{what} gives {type(made).__name__}, not {kind[1]}",
+                source_place(function),
+                code,
+            )
+        return made
+
+    return call
+
+
+def fault(
+    operator: Any, message: str, place: tuple[str, int] | None = None, code: str = "operator"
+) -> Error:
+    """The error of an operator's definition, at a line of a Python file, by default that of its
+    class.
+    """
+    file, line = place or source_place(operator)
+    if (span := source_span(file, line)) is None:
+        return Error(Diagnostic(f"{operator.name}: {message} ({file}:{line})", code=code))
+    return Error(Diagnostic(f"{operator.name}: {message}", span, code))
+
+
+def source_span(file: str, line: int) -> Span | None:
+    """A line of a Python file as a span; None where the file cannot be read."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            source = Source(file, opened.read())
+        text = source.line(line)
+        start = source.line_starts[line - 1] + len(text) - len(text.lstrip())
+        return Span(source, start, start + len(text.strip()))
+    except (OSError, IndexError, UnicodeError):
+        return None
+
+
+def source_place(item: Any) -> tuple[str, int]:
+    """The file and line of a function or a class."""
+    try:
+        item = inspect.unwrap(item)
+        return inspect.getsourcefile(item) or "<unknown>", inspect.getsourcelines(item)[1]
+    except (OSError, TypeError):
+        return "<unknown>", 1

@@ -1,0 +1,3 @@
+"""Support for all of cvm: diagnostics, limits, process settings, fork safety and installed
+packages.
+"""
