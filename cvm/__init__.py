@@ -36,7 +36,7 @@ if not (_HERE / "dialect").is_dir():  # in a wheel the packages are inside this 
     _sys.meta_path.insert(0, _cast("_Any", _Rooms))
 
 from cvm.dialect.support.compilation_context import USER_TRACEBACK as _USER_TRACEBACK  # noqa: E402
-from cvm.dialect.support.diagnostics import (
+from cvm.dialect.support.diagnostics import (  # noqa: E402
     CallError,
     Diagnostic,
     Error,

@@ -162,7 +162,8 @@ def register_pass(
                 f"pass {name}: only a pass of level graph, without a place, changes signatures"
             )
         package = (function.__module__ or "__main__").partition(".")[0]
-        summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        paragraph = (function.__doc__ or "").strip().partition("\n\n")[0]
+        summary = " ".join(paragraph.split()).rstrip(".")
         kind = ((UNITS[level], Kernels, NoneType), f"a {UNITS[level].__name__}")
         owner = SimpleNamespace(name=f"pass {name} of {package}")
         new = declare(level, UNITS[level])(guarded(owner, "it", function, kind, "pass.fails"))

@@ -51,7 +51,7 @@ def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
 def listing(dialect: str) -> str:
     members = by_dialect()[dialect]
     width = max((len(op.name) for op in members), default=0)
-    about = _first_line(
+    about = _first_paragraph(
         import_module(OPERATORS.modules.get(dialect, f"cvm.dialect.{dialect}")).__doc__
     )
     return "\n".join(
@@ -65,12 +65,12 @@ def listing(dialect: str) -> str:
 
 def summary(op: type[Operator[Any]]) -> str:
     """The first line of an operator's docstring, without the reference to its source."""
-    text = re.sub(r"\s{2,}\(.*\)$", "", _first_line(inspect.getdoc(op)))
+    text = re.sub(r"\s{2,}\(.*\)$", "", _first_paragraph(inspect.getdoc(op)))
     return text if len(text) <= SUMMARY else text[: SUMMARY - 4].rstrip() + " ..."
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
+def _first_paragraph(text: str | None) -> str:
+    return " ".join((text or "").strip().partition("\n\n")[0].split())
 
 
 def page(op: type[Operator[Any]]) -> str:

@@ -2,10 +2,10 @@
 declared.
 """
 
-from . import (
+from . import (  # noqa: F401  (registers the operators)
     contractions,
     elementwise,
-    fixed_point_reciprocal as clz_reciprocal,
+    fixed_point_reciprocal,
     pooling,
     requantize,
 )
