@@ -26,6 +26,7 @@ from cvm.importers.onnx.exactness import (
     CONDITIONS_ON_INTEGERS,
     HALF,
     PAIRS,
+    POOLED,
     SATURATING,
     WITHIN,
     reduced,
@@ -65,9 +66,10 @@ TAMED: dict[str, Tame] = {
     "no element is NaN": lambda x, n: no_nan(x),
     "no element is -0.0": lambda x, n: no_minus_zero(x),
     "no element is NaN or -0.0": lambda x, n: no_nan(no_minus_zero(x)),
+    POOLED: lambda x, n: np.where(x == -np.inf, 1, no_nan(no_minus_zero(x))),
     "no element is NaN or zero": lambda x, n: no_nan(np.where(x == 0, 1, x)),
-    "every element is finite, and not all are zero": lambda x, n: np.where(
-        np.isfinite(x) & (x != 0), x, 1
+    "every element is finite, and so is the scale, which is not zero": lambda x, n: np.where(
+        (np.abs(x) > 1e-30) & (np.abs(x) < 1e30), x, 1
     ),
     WITHIN.condition: lambda x, n: np.clip(no_nan(x), -0.9, 127.9),
     reduced("ReduceSum"): lambda x, n: x % (99 if x.itemsize < 8 else 99_999),

@@ -23,14 +23,16 @@ Split Sqrt Squeeze Sub ThresholdedRelu Tile Transpose Trilu Unsqueeze Where
 EXACT_ON_FLOATS = frozenset(_ON_FLOATS.split())
 NOT_NAN = Exactness("no element is NaN")
 ORDERED = Exactness("no element is NaN or -0.0")  # of which a choice depends on the order
+POOLED = "no element is NaN, -0.0 or -infinity"
 CONDITIONS_ON_FLOATS = {
     **dict.fromkeys(("ArgMax", "ArgMin", "QuantizeLinear", "TopK", "Unique"), NOT_NAN),
-    **dict.fromkeys(
-        ["Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin"], ORDERED
-    ),
+    **dict.fromkeys(["Clip", "Max", "Min", "ReduceMax", "ReduceMin"], ORDERED),
     "Relu": Exactness("no element is -0.0"),
-    "DynamicQuantizeLinear": Exactness("every element is finite, and not all are zero"),
+    "DynamicQuantizeLinear": Exactness(
+        "every element is finite, and so is the scale, which is not zero"
+    ),
     "PRelu": Exactness("no element is NaN or zero"),
+    **dict.fromkeys(("GlobalMaxPool", "MaxPool"), Exactness(POOLED)),
 }
 # onnxruntime has few kernels of f16, and keeps f32 between operators that have none
 ROUNDING = ("Add", "Div", "Mul", "Sqrt", "Sub")
@@ -87,6 +89,8 @@ def of_operator(op: str, floats: bool, inputs: Sequence[Any] = ()) -> Exactness:
     if floats:
         if element is F16 and op in ROUNDING:
             return HALF
+        if element is F16 and op in ("Clip", "PRelu"):
+            return ROUNDED
         return CONDITIONS_ON_FLOATS.get(op, EXACT if op in EXACT_ON_FLOATS else ROUNDED)
     if op in REDUCED:
         is_wide = element is None or element.bits == 64  # what its ranges show is not enough
