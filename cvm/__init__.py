@@ -1,7 +1,7 @@
 """cvm: a compiler toolkit for tensor programs. The public API, complete.
 
     module = cvm.load("model.cvm")              a verified program
-    f = cvm.compile(module)                     a function of NumPy arrays, compiled for this machine
+    f = cvm.compile(module)                     a function of NumPy arrays, compiled for the host
     y = f(x)
 
 Errors derive from `cvm.Error`; each has `.diagnostics` with file, line, column, message and

@@ -1,5 +1,5 @@
-"""This machine's processor as LLVM and the system describe it, and the processors that people
-name.
+"""The host's processor as LLVM and the operating system describe it, and the processors that have
+names.
 """
 
 import platform

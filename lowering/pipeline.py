@@ -1,7 +1,8 @@
 """The passes of a compilation, in their order: for a CPU, for a GPU, and for the tick of a clocked
 program.
 
-    function -> graph passes -> formulas -> formula passes -> plan of kernels -> plan passes -> kernel passes -> plan
+    function -> graph passes -> formulas -> formula passes
+             -> plan of kernels -> plan passes -> kernel passes -> plan
 
 Every pass stands in the file of its name, with the rewrite it does, when it is legal and when it
 pays.

@@ -127,7 +127,8 @@ parse.signature: expected ',' or ')' after a type, got {got}
 parse.signature: expected '->' and the types of the results, got {got}
     | %y = cvm.f %x : (tensor<f32>) 1 ...
 
-parse.constant: a constant is written const dense<...> : type or const file("path", "name") : type, got {got}
+parse.constant: a constant is written const dense<...> : type or \
+const file("path", "name") : type, got {got}
     | %y = const 3 ...
     | %y = dense<1> : t
 parse.constant: a constant states its type, as in const dense<0> : tensor<2xi32>, got {got}

@@ -1,7 +1,7 @@
 """Functions on Dask arrays: the bytes of a call on whole arrays, whatever the chunks and workers
 are.
 
-y = cvm.dask.apply(f, x, w)      a Dask array, or the structure of them that `f` returns; nothing is computed
+y = cvm.dask.apply(f, x, w)      a Dask array, or the structure of them that `f` returns, lazy
 y.compute()
 """
 

@@ -1,7 +1,8 @@
 """A block of a kernel's results as a program of its own, over the regions of operands that the
 block reads.
 
-    for i in 0..n { y[i] = x[i] + x[i + 1] }, i in 512..1024   =>   for i in 0..512 { y[i] = x[i] + x[i + 1] }, x being x[512..1025]
+    for i in 0..n { y[i] = x[i] + x[i + 1] }, for i in 512..1024
+    =>  for i in 0..512 { y[i] = x[i] + x[i + 1] }, where x is x[512..1025]
 
 Regions, and with them the halos of stencils, are the bounds of index expressions; an index that
 depends on data has the bounds of its axis. Indices are relative to the regions, so the programs of

@@ -65,7 +65,8 @@ def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
         names = ", ".join(map(name_of, module.ops)) or "none"
         refuse(
             filename,
-            f"expected a module of functions, one of them @main or the only public one, got {names}",
+            "expected a module of functions, one of them @main or the only public one, "
+            f"got {names}",
         )
     to = Reader("MLIR", "line", functions=functions, lines=lines)
     try:

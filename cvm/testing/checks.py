@@ -1,7 +1,9 @@
 """Text compared with `check:` lines, as LLVM's FileCheck does.
 
-    check: T        T occurs after what was found before            check-next: T   on the line after that
-    check-not: T    T does not occur before the next match          check-dag: T    with its neighbors, in any order
+    check: T        T occurs after the last match
+    check-next: T   T occurs on the line after the last match
+    check-not: T    T does not occur before the next match
+    check-dag: T    T and neighboring check-dag texts occur in any order
 
 Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match is named x,
 `[[x]]` that text. Matching some takes exponential time, so this file is also a program: the process

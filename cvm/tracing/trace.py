@@ -98,7 +98,8 @@ class Tracer:
             return given.value
         if self.outer is None:
             fail(
-                "an array of another compiled function, or kept from an earlier trace, is used here",
+                "an array of another compiled function, or kept from an earlier trace, is used "
+                "here",
                 span,
             )
         if isinstance(value := self.outer.seen(given, span), Literal):
@@ -602,7 +603,7 @@ class TracedArray:
         return found
 
     def move(self, elements: TracedArray) -> TracedArray:
-        """This array's part of all elements of its memory."""
+        """Take this array's part of all elements of its memory."""
         if self.origin is None or self.step is None:
             return elements
         return self.step(self.origin[0].move(elements))

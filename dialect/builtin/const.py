@@ -94,7 +94,8 @@ def _nested(array: Any) -> str:
     if not isinstance(array, np.ndarray):
         return literal_text(array)
     if array.ndim == 1:
-        return f"[{', '.join(map(str, array.tolist()) if array.dtype.kind in 'iu' else map(literal_text, array))}]"
+        texts = map(str, array.tolist()) if array.dtype.kind in "iu" else map(literal_text, array)
+        return f"[{', '.join(texts)}]"
     return f"[{', '.join(map(_nested, array))}]"
 
 

@@ -116,14 +116,16 @@ class Scan(Loop[T]):
         ),
     )
     example = """
-        func @step(%total: tensor<3xf32>, %x: tensor<3xf32>, %decay: tensor<f32>) -> (tensor<3xf32>, tensor<f32>) {
+        func @step(%total: tensor<3xf32>, %x: tensor<3xf32>, %decay: tensor<f32>)
+            -> (tensor<3xf32>, tensor<f32>) {
           %kept = theano.elemwise %total, %decay {scalar_op = "mul"}
           %next = theano.elemwise %kept, %x {scalar_op = "add"}
           %sum = theano.sum %next {axis = [0]}
           return %next, %sum
         }
 
-        func @main(%start: tensor<3xf32>, %xs: tensor<?T x 3 x f32>, %decay: tensor<f32>) -> (tensor<3xf32>, tensor<?T x f32>) {
+        func @main(%start: tensor<3xf32>, %xs: tensor<?T x 3 x f32>, %decay: tensor<f32>)
+            -> (tensor<3xf32>, tensor<?T x f32>) {
           %last, %sums = builtin.scan @step(%start, %xs, %decay) {carry = 1, scan = 1}
           return %last, %sums
         }

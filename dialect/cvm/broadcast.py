@@ -113,7 +113,8 @@ declare(
 declare(
     "BroadcastMax",
     Broadcast,
-    "The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)",
+    "The larger one, of floats NaN where one is:  OP is max.   "
+    "(Broadcast Operators, broadcast_max)",
     example=("%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"),
     scalar="maximum",
     derivative="maximum",

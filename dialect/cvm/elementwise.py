@@ -131,7 +131,8 @@ class CvmRightShift(ToPrecision[T]):
     """Y = clip(T, a_min=-α, a_max=α), where T = ⌊(⌊X / 2^(shift_bit-1)⌋ + 1) / 2⌋ and α =
     2^(precision-1) - 1
 
-    X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators, cvm_right_shift)
+    X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators,
+    cvm_right_shift)
     """
 
     shift_bit: int

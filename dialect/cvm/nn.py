@@ -44,7 +44,8 @@ class Conv2d(cvm.CvmOperator[T]):
     """A two-dimensional convolution in groups of channels.   (NN Operators, conv2d)
 
     Y[n, oc, p, q] = Σ_ic kernel(n, (oc ÷ OPG) * IC + ic, p, q, oc, ic) + B[oc],  OPG = OC / groups
-    kernel(n, j, p, q, o, i) = Σ_ki Σ_kj pad(p * SH - PH + ki * DH, q * SW - PW + kj * DW) * W[o, i, ki, kj]
+    kernel(n, j, p, q, o, i) = Σ_ki Σ_kj
+        pad(p * SH - PH + ki * DH, q * SW - PW + kj * DW) * W[o, i, ki, kj]
     pad(p, q) = X[n, j, p, q] if p in [0, H) and q in [0, W) else 0
 
     with ki in [0, KH), kj in [0, KW); where pad is 0 nothing is added, whatever W holds. There are

@@ -312,7 +312,8 @@ def _generic_attribute(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(map(_generic_attribute, value))}]"
         case dict():
-            return f"{{{', '.join(f'{_quoted(str(k))} = {_generic_attribute(v)}' for k, v in value.items())}}}"
+            entries = [f"{_quoted(str(k))} = {_generic_attribute(v)}" for k, v in value.items()]
+            return f"{{{', '.join(entries)}}}"
         case Elements(data, type):
             return _dense_attr(data.array, data.splat, type)
     return attribute_text(value)

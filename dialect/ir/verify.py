@@ -1,8 +1,8 @@
 """Verify programs: infer result types and check every constraint, operation by operation.
 
 `verify` returns the module with typed values, or raises with every mistake. `instantiate` does the
-same for one
-function and the types of actual arguments, which decides the constraints that were undecided for unknown sizes.
+same for one function and the types of actual arguments, which decides the constraints that were
+undecided for unknown sizes.
 """
 
 import typing

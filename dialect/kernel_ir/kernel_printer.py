@@ -198,8 +198,8 @@ def tensor_text(t: ex.Tensor, names: Names) -> str:
 
 
 def _type_text(t: ex.Tensor, names: Names) -> str:
-    known = all(isinstance(d, int) for d in t.shape)
-    return f"tensor<{('x' if known else ' x ').join([*(size_text(d, names) for d in t.shape), t.element.name])}>"
+    cross = "x" if all(isinstance(d, int) for d in t.shape) else " x "
+    return f"tensor<{cross.join([*(size_text(d, names) for d in t.shape), t.element.name])}>"
 
 
 def kernels_text(kernels: Iterable[Kernel]) -> str:

@@ -1,13 +1,13 @@
 """The loop language: kernels as nested loops over typed expressions of index notation.
 
-    kernel    Kernel(name, parameters, body)        reads and writes its parameters; results come last
-    loop      For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled,
-                                                    block, thread and matrix (of a GPU)
+    kernel    Kernel(name, parameters, body)        reads and writes parameters, results last
+    loop      For(index, body, start, stop, kind)   kind: serial, parallel, unrolled, vector (of
+                                                    `width`); block, thread, matrix (of a GPU)
     branch    If(condition, then, otherwise)
     name      Let(var, value)                       a variable for the rest of the block
     memory    Alloc(tensor)                         a buffer for the rest of the block
     write     Store(tensor, indices, value)
-    check     Assert(condition, message, span)      reports an error of the call if the condition does not hold
+    check     Assert(condition, message, span)      reports an error unless the condition holds
     prefetch  Prefetch(tensor, indices)             prefetches a cache line
 
 An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a

@@ -194,8 +194,8 @@ class Conv2d(Convolution[T], Windowed[T]):
     V[oc, ki, kj, ic] = W[oc, ki, kj, ic] - w_zero_point[oc],  g = oc ÷ (OC / groups)
 
     modulo 2 to the power of the accumulator's width. In the layout NCHW, the axes are those of X[n,
-    c, h, w], W[oc, ic, ki, kj]
-    and Y[n, oc, p, q]. padding is [PT, PL, PB, PR]: before and after the rows and columns.   (TOSA CONV2D; ONNX ConvInteger)
+    c, h, w], W[oc, ic, ki, kj] and Y[n, oc, p, q]. padding is [PT, PL, PB, PR]: before and after
+    the rows and columns.   (TOSA CONV2D; ONNX ConvInteger)
     """
 
     dilation: tuple[int, int] = (1, 1)  # DH, DW
@@ -263,7 +263,8 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
     pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
     V[ki, kj, c, m] = W[ki, kj, c, m] - w_zero_point[c * M + m]
 
-    modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA DEPTHWISE_CONV2D)
+    modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA
+    DEPTHWISE_CONV2D)
     """
 
     dilation: tuple[int, int] = (1, 1)  # DH, DW
@@ -308,8 +309,8 @@ class TransposeConv2d(Convolution[T]):
     bias[oc]
 
     over all ic, and all h, w, ki, kj with h * SH + ki = p + PT and w * SW + kj = q + PL, modulo 2
-    to the power of the
-    accumulator's width. There are (H - 1) * SH + KH - PT - PB rows, columns likewise.   (TOSA TRANSPOSE_CONV2D, out_pad = -padding)
+    to the power of the accumulator's width. There are (H - 1) * SH + KH - PT - PB rows, columns
+    likewise.   (TOSA TRANSPOSE_CONV2D, out_pad = -padding)
     """
 
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32

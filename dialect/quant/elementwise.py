@@ -87,7 +87,8 @@ CONSTRAINTS = (
 class Add(Binary[T]):
     """Y[d...] = clamp(round(a + b, m3, s3) + zero_points[2], min, max) of i32 modulo 2^32, with
 
-    a = round((X[d...] - zero_points[0]) * 2^left_shift, m1, s1),  b = round((Z[d...] - zero_points[1]) * 2^left_shift, m2, s2)
+    a = round((X[d...] - zero_points[0]) * 2^left_shift, m1, s1)
+    b = round((Z[d...] - zero_points[1]) * 2^left_shift, m2, s2)
 
     (m1, m2, m3) = multipliers, (s1, s2, s3) = shifts, and round as quant.requantize defines it;
     operands are repeated along axes of
@@ -138,8 +139,8 @@ class Mul(Binary[T]):
     """Y[d...] = clamp(round((X[d...] - zero_points[0]) * (Z[d...] - zero_points[1]), multiplier,
     shift) + zero_points[2], min, max)
 
-    of i32 modulo 2^32, with round as quant.requantize defines it; operands are repeated along axes of size 1.   (LiteRT's
-    reference kernel of MUL)
+    of i32 modulo 2^32, with round as quant.requantize defines it; operands are repeated along axes
+    of size 1.   (LiteRT's reference kernel of MUL)
     """
 
     multiplier: int

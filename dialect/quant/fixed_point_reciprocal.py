@@ -54,8 +54,8 @@ class Reciprocal(FixedPoint[T]):
 
     It is computed by three steps of Newton's method, x <- x + x * (1 - h * x), from x = 48 / 17 -
     32 / 17 * h with h = a / 2, in numbers of i32 with two integer bits; h with none. A product is
-    rounded to the nearest, halves up; what exceeds i32 is
-    saturated. The result for x <= 0 is that of the same steps.   (gemmlowp's one_over_one_plus_x_for_x_in_0_1)
+    rounded to the nearest, halves up; what exceeds i32 is saturated. The result for x <= 0 is that
+    of the same steps.   (gemmlowp's one_over_one_plus_x_for_x_in_0_1)
     """
 
     x: T

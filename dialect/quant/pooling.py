@@ -227,7 +227,8 @@ class Resize2d(QuantOperator[T]):
     YN, and w0, w1, dw likewise:
 
       nearest   X[n, h1 if 2 * dh >= YN else h0, w1 if 2 * dw >= XN else w0, c]
-      bilinear  Σ X[n, h, w, c] * (YN - dh for h0, dh for h1) * (XN - dw for w0, dw for w1), of i64 if x has 16 bits, else i32
+      bilinear  Σ X[n, h, w, c] * (YN - dh for h0, dh for h1) * (XN - dw for w0, dw for w1),
+                of i64 if x has 16 bits, else i32
 
     There are ((H - 1) * YN - OY + BY) / YD + 1 rows, columns likewise.
     """

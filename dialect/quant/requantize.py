@@ -21,12 +21,17 @@ class Requantize(QuantOperator[T]):
     Sums and differences are modulo 2^32, products those of i64. With x, m and s the operands of
     round, s modulo 64:
 
-      single         ⌊(x * m + 2^(s - 1)) / 2^s⌋   (TOSA, apply_scale_32 without double_round; TFLITE_SINGLE_ROUNDING)
-      tosa_double    ⌊(x * m + 2^(s - 1) + r) / 2^s⌋, r = 0 if s <= 31 else -2^30 if x < 0 else 2^30   (TOSA, double_round)
-      tflite_double  h / 2^max(s - 31, 0), halves away from zero; h = min(⌊(x * 2^max(31 - s, 0) * m + 2^30) / 2^31⌋, 2^31 - 1)
+      single         ⌊(x * m + 2^(s - 1)) / 2^s⌋
+                     (TOSA, apply_scale_32 without double_round; TFLITE_SINGLE_ROUNDING)
+      tosa_double    ⌊(x * m + 2^(s - 1) + r) / 2^s⌋, r = 0 if s <= 31 else -2^30 if x < 0 else 2^30
+                     (TOSA, double_round)
+      tflite_double  h / 2^max(s - 31, 0), halves away from zero, where
+                     h = min(⌊(x * 2^max(31 - s, 0) * m + 2^30) / 2^31⌋, 2^31 - 1)
                      (gemmlowp; LiteRT's MultiplyByQuantizedMultiplier, whose shift is 31 - s)
-      half_even_f32  rint(f32(x) * m), a float product rounded once; saturated to i32, NaN is 0   (onnxruntime)
-      shift_half_up  ⌊x * m / 2^s + 1 / 2⌋, x * m modulo 2 to the width of the accumulator, s modulo that width
+      half_even_f32  rint(f32(x) * m), a float product rounded once; saturated to i32, NaN is 0
+                     (onnxruntime)
+      shift_half_up  ⌊x * m / 2^s + 1 / 2⌋, x * m modulo 2 to the width of the accumulator, s modulo
+                     that width
     """
 
     x: T
@@ -88,7 +93,9 @@ class Requantize(QuantOperator[T]):
         func @main(%sums: tensor<1x8x8x2xi32>) -> tensor<1x8x8x2xi8> {
           %multiplier = const dense<[1518500250, 1073741824]> : tensor<2xi32>
           %shift = const dense<[38, 40]> : tensor<2xi32>
-          %y = quant.requantize %sums, %multiplier, %shift {rounding = "tflite_double", zero_point = -5}
+          %y = quant.requantize %sums, %multiplier, %shift {
+            rounding = "tflite_double", zero_point = -5
+          }
           return %y
         }
     """

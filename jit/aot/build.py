@@ -1,6 +1,6 @@
 """Compile functions to object files for C code to link, with constants inside.
 
-    int32_t model_main(const int32_t *in_x, int32_t *out_y);        0, or a status that model_message explains
+    int32_t model_main(const int32_t *in_x, int32_t *out_y);   /* 0, or model_message explains */
 
 A wrapper around the entry of `jit.llvm` builds its table of pointers, allocates memory for
 intermediate arrays, or takes it from the caller where there is no operating system, and checks

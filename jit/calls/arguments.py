@@ -214,7 +214,8 @@ def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
 def describe(array: np.ndarray) -> str:
     """The array's type as the language writes it."""
     element = BY_DTYPE.get(array.dtype)
-    return f"tensor<{'x'.join([*map(str, array.shape), element.name if element else str(array.dtype)])}>"
+    name = element.name if element else str(array.dtype)
+    return f"tensor<{'x'.join([*map(str, array.shape), name])}>"
 
 
 def _check(

@@ -216,9 +216,8 @@ class _Function(Expressions):
                 tensor.space == "shared" and of in self.launch.arrays
             ):
                 parts = zip((tensor, of), first((tensor, at), (of, there)), strict=True)
-                self.line(
-                    f"copy_async({', '.join(f'{self.arrays[t]} + {self.address(e).text}' for t, e in parts)});"
-                )
+                addresses = [f"{self.arrays[t]} + {self.address(e).text}" for t, e in parts]
+                self.line(f"copy_async({', '.join(addresses)});")
                 self.stages = tensor.shape[0]
             case (ir.Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
                 to, source = first((tensor, at), (of, there))

@@ -1,7 +1,7 @@
 """Plans to LLVM IR: a module of the functions of their kernels, and of the entries that call these
 in turn:
 
-    i32 @entry(ptr arguments, ptr sizes, ptr workspace)      0, or the number of the requirement that does not hold
+    i32 @entry(ptr arguments, ptr sizes, ptr workspace)      0, or the failed requirement's number
 
 `arguments` holds a pointer for each argument, result and constant, in that order. No user's name
 reaches the text.

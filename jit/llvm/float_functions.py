@@ -184,7 +184,7 @@ class Word:
         return self.b.once(ll.compare(how, self.value, y.value))
 
     def where(self, condition: ll.Value, other: "Word | int") -> "Word":
-        """This one where a condition holds, and another elsewhere."""
+        """Select this word where a condition holds, and another elsewhere."""
         y = other if isinstance(other, Word) else self.number(other)
         return Word(self.b, self.b.once(ll.select(condition, self.value, y.value)))
 
@@ -345,7 +345,8 @@ def sum(x: i64, y: i64) -> i64:
 def zeros(x: i64) -> i64:
     return ir(i64, "call i64 @llvm.ctlz.i64(i64 {{}}, i1 false)", x)
 
-# a number but 0 is its significand, from 2^52 to 2^53, times a power of 2: the exponent counts from that of the least
+# a number except 0 is its significand, from 2^52 to 2^53, times a power of 2; exponents count from
+# that of the least number
 @alwaysinline
 def significand(x: i64) -> i64:
     fraction = x & {(1 << 52) - 1}

@@ -53,9 +53,12 @@ def _set_options(ours: bool, process: int) -> None:
 options_set = ScopedSetting(
     lambda: _set_options(True, os.getpid()), lambda: partial(_set_options, False, os.getpid())
 )
-"""LLVM's strength reduction of loops is left out: half of the time it takes to make code, for addresses that are by parts
-already. So is what NewGVN does to operations on phis, of which it may find no end, and aborts. There is but one switch for the
-process; what others compile at that moment is right, too."""
+"""LLVM options during a compilation: no loop strength reduction, no NewGVN on phis of operations.
+
+Strength reduction takes half of the time of code generation, for addresses that are already
+computed by parts. NewGVN may not terminate on operations of phis, and then aborts. The options hold
+for the whole process; code that other threads compile meanwhile is correct with them.
+"""
 
 
 class Toolchain:

@@ -1,6 +1,7 @@
-"""IR that looks whether the elements of an array lie in a declared range, by vectors:
+"""Check by vectors that the elements of an array lie in a declared range:
 
-    furthest = 0;  for i by 8 { furthest = max(furthest, x[i..] - low) };  all of furthest <= high - low
+    furthest = 0;  for i by 8 { furthest = max(furthest, x[i..] - low) }
+    return all of furthest <= high - low
 
 Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no
 range.
@@ -66,8 +67,10 @@ def _by_threads(k: int, element: ElementType) -> str:
     """`i1 @all_within_k(ptr array, i64 count)`: the same of all threads, which take blocks of
     elements.
     """
-    block_bytes, alone = processor().tuning.checked_bytes, processor().tuning.parallel_checked_bytes
+    block_bytes = processor().tuning.checked_bytes
     block = block_bytes // element.bytes
+    alone = processor().tuning.parallel_checked_bytes // block_bytes  # blocks of a single thread
+    arguments = f"ptr @blocks_within_{k}, ptr %context, i64 %blocks, i64 {alone}"
     return f"""
 define internal void @blocks_within_{k}(ptr %context, i64 %first, i64 %last) nounwind {{
   %count.at = getelementptr i8, ptr %context, i64 8
@@ -98,7 +101,7 @@ define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline
   store i64 0, ptr %beyond.at
   %more = add i64 %count, {block - 1}
   %blocks = sdiv i64 %more, {block}
-  %stopped = call i32 @parallel(ptr @blocks_within_{k}, ptr %context, i64 %blocks, i64 {alone // block_bytes})
+  %stopped = call i32 @parallel({arguments})
   %beyond = load atomic i64, ptr %beyond.at monotonic, align 8
   %wide = zext i32 %stopped to i64
   %either = or i64 %beyond, %wide

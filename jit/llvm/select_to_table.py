@@ -1,7 +1,8 @@
 """Trees of selects between constants as tables that a register holds: of 32 bytes, each lane taking
 a part of its own.
 
-    select(high, select(low, 4, 3), select(low, 2, 1))  =>  parts of <1, 2, 3, 4>, looked up by what the conditions say
+    select(high, select(low, 4, 3), select(low, 2, 1))
+    =>  <1, 2, 3, 4>[2 * high + low]
 
 `complete` defines the look-up by the processor's instruction, and in plain IR where it has none.
 """

@@ -1,6 +1,7 @@
 """Count the operations and bytes of a call exactly, kernel by kernel.
 
-    for i in 0..9 { for k in 0..3 { if i + k >= 1 { acc = acc + x[i + k - 1] * w[k] } } }  =>  26 mul, 26 add
+    for i in 0..9 { for k in 0..3 { if i + k >= 1 { acc = acc + x[i + k - 1] * w[k] } } }
+    =>  26 mul, 26 add
 
 An operation is an application of a scalar function to elements; a fused product and sum are two, a
 dot product of four bytes is seven. Index arithmetic, conversions and moves are none. Guards on

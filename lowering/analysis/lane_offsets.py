@@ -1,7 +1,9 @@
 """Access pattern of a vector's lanes: the offset of each lane from lane 0, where it is the same for
 every vector.
 
-    x[n - i]  =>  0, -1, -2, -3      x[i // 2]  =>  0, 0, 1, 1      x[i mod 2, i // 2]  =>  0, n, 1, n + 1
+    x[n - i]  =>  0, -1, -2, -3
+    x[i // 2]  =>  0, 0, 1, 1
+    x[i mod 2, i // 2]  =>  0, n, 1, n + 1
 
 Quotients and remainders are known if a vector begins at a multiple of their divisor. Lanes that lie
 close together are loaded as whole vectors and shuffled.

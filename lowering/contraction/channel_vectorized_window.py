@@ -1,13 +1,18 @@
 """Windows of floats over each channel by itself, whose vectors go along channels:
 
-    for c { for p { for q { acc = 0; for k { for l { if inside { acc = acc + x[c, p + k, q + l] *
-    w[c, k, l] } } }; y[c, p, q] = f(acc) } } }
+    for c { for p { for q {
+      acc = 0
+      for k { for l { if inside { acc = acc + x[c, p + k, q + l] * w[c, k, l] } } }
+      y[c, p, q] = f(acc)
+    } } }
     =>  for panel in c by 16 parallel {
-          image[h, w, c] = x[c, h, w]                                      lines of 16 channels, transposed in registers
+          image[h, w, c] = x[c, h, w]       lines of 16 channels, transposed in registers
           for p { for tile in q by 15 {
             sums[15, 16] = 0 in registers
-            for k inside { for l inside { sums[q, c] = fma(image[p + k, q + l, c], weights[panel, k,
-            l, c], sums[q, c]) } } held[q, c] = sums[q, c]
+            for k inside { for l inside {
+              sums[q, c] = fma(image[p + k, q + l, c], weights[panel, k, l, c], sums[q, c])
+            } }
+            held[q, c] = sums[q, c]
           } }
           y[c, q] = f(held[q, c])
         }

@@ -1,12 +1,16 @@
 """Windows that move over one array for each channel, as words of their terms:
 
-    for c { for p { for q { acc = 0; for k { for l { acc = acc + x[c, p + k, q + l] * w[c, k, l] }
-    }; y[c, p, q] = f(acc) } } }
+    for c { for p { for q {
+      acc = 0
+      for k { for l { acc = acc + x[c, p + k, q + l] * w[c, k, l] } }
+      y[c, p, q] = f(acc)
+    } } }
     =>  for c {
-          words[h, q] = the bytes x[c, 2 h, q], x[c, 2 h + 1, q], ... x[c, 2 h + 3, q]     zeros beyond the edges
+          words[h, q] = bytes x[c, 2 h, q], ... x[c, 2 h + 3, q]     zeros beyond the edges
           for h { for u of 2 { for q {
-            acc = 0; for l { acc = acc + the dot product of words[h, q + l] and w[c, u, l] }; y[c, 2
-            h + u, q] = f(acc)
+            acc = 0
+            for l { acc = acc + dot(words[h, q + l], w[c, u, l]) }
+            y[c, 2 h + u, q] = f(acc)
           } } }
         }
 

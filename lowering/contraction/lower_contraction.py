@@ -2,7 +2,8 @@
 `strategies` chooses.
 
     for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = acc } }
-    =>  rows = packed a;  columns = packed b;  for tile { sums[6, 16] = 0; for k { sums += rows * columns }; y[...] = sums }
+    =>  rows = packed a;  columns = packed b
+        for tile { sums[6, 16] = 0; for k { sums += rows * columns }; y[...] = sums }
 
 Legal where the nest is a contraction (`match`). Pays from `processor().packing_products` products
 on.

@@ -1,7 +1,8 @@
 """Lower a contraction to packed operands and a micro-kernel, one function for each product.
 
     for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = f(acc) } }
-    =>  rows[r, k / 2] = a[r, k] and a[r, k + 1] as halves of a word       the same for the columns, as an image or as panels
+    =>  rows[r, k / 2] = a[r, k] and a[r, k + 1] as halves of a word
+        columns, the same, as an image or as panels
         for panel in columns parallel {
           panel[k / 2, q] = those words of these columns
           for tile in rows {

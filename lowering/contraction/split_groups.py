@@ -1,7 +1,7 @@
 """Split rows in groups with columns of their own into two loops (grouped convolution).
 
-    for r in 0..8 { ... x[r // 4, k] ... w[r, k] }  =>  for g in 0..2 { for r in 0..4 { ... x[g, k] ... w[g, r, k] } }
-
+    for r in 0..8 { ... x[r // 4, k] ... w[r, k] }
+    =>  for g in 0..2 { for r in 0..4 { ... x[g, k] ... w[g, r, k] } }
 
 Legal always: arrays with an axis for such an index get two axes, with the same elements in the same
 order. For an unknown number of rows a run-time condition tests that the groups are whole.

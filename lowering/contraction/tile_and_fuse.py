@@ -1,7 +1,8 @@
 """Tile the rows of a chain of kernels between two products, and fuse the tiles (MLIR's
 tile-and-fuse, Halide's compute_at).
 
-    for i { for j { s[i, j] = sum over k of q[i, k] * u[j, k] } };  for i { for j { w[i, j] = exp(s[i, j]) } }
+    for i { for j { s[i, j] = sum over k of q[i, k] * u[j, k] } }
+    for i { for j { w[i, j] = exp(s[i, j]) } }
     for i { for d { y[i, d] = sum over j of w[i, j] * v[j, d] } }
     =>  for task parallel {
           panels of u, panels of v

@@ -2,7 +2,8 @@
 four bytes:
 
     rows[r, j, k] = a[r, 2 j, k] & 0xffff | a[r, 2 j + 1, k] << 16
-    image[j, h, w] = x[2 j, h - 1, w - 1] & 0xffff | x[2 j + 1, h - 1, w - 1] << 16      zeros beyond the edges of x
+    image[j, h, w] = x[2 j, h - 1, w - 1] & 0xffff | x[2 j + 1, h - 1, w - 1] << 16
+                     zeros beyond the edges of x
 
 One reduction axis is taken two by two, or four by four; where its extent is no multiple, zeros go
 with the last. The rows are a matrix with a line for each row. The image has the axes of the array
@@ -99,7 +100,7 @@ def pack_k_axis(reduction_axes: Sequence[ex.Index], many: int) -> Words:
 
 
 def words_along(index: ex.Index, reduction_axes: Sequence[ex.Index], many: int) -> Words:
-    """This index taken by so many."""
+    """Split an index into groups of `many`, each of which fills a word."""
     part = ex.Index(index.name, divided(index.extent, many))
     return Words(tuple(part if i is index else i for i in reduction_axes), index, part, many)
 

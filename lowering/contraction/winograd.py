@@ -3,7 +3,7 @@ of 4 x 4 with 36 in place of 144: Winograd's algorithms, in 16 bits.
 
     y[p, q] = sum over c, r, s of w[c, r, s] * x[c, p + r, q + s]
     =>  weights[n] = G w G'                     16 or 36 numbers n for each 3 x 3
-        turned[n] = B' x B                      as many for each 4 x 4 or 6 x 6 that a tile of y is made of
+        turned[n] = B' x B                      as many for each 4 x 4 or 6 x 6 window of x
         y = A' (sum over c of weights[n] * turned[n]) A, divided
 
 `winograd_transforms` has the algorithms, and says where they are exact. Where ranges do not tell,

@@ -1,7 +1,7 @@
 """Winograd's transforms F(2, 3) and F(4, 3), for windows of 3 of stride 1, exact in integers.
 
     y[i + u] = sum over r of w[r] * x[i + r]      u < 2
-    =>  y = A' ((G w) * (B' x)) / 2               4 products in place of 6, for 4 results 6 in place of 12
+    =>  y = A' ((G w) * (B' x)) / 2               4 products in place of 6; F(4, 3): 6, not 12
 
     G = 2  0  0      B' = 1  0 -1  0      A' = 1  1  1  0
         1  1  1           0  1  1  0           0  1 -1 -1

@@ -1,7 +1,8 @@
 """Propagate scalar constants into the formulas that read them, and simplify.
 
     c = constant 2;  y[i] = x[i] + i64(c[])  =>  y[i] = x[i] + 2
-    select(true, a, b) => a;  1 * a => a;  a - 0 => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
+    select(true, a, b) => a;  1 * a => a;  a - 0 => a;  check(true, a) => a
+    ipow(a, 5) => (a * a) * (a * a) * a
 
 Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic
 stays as written.

@@ -1,7 +1,8 @@
 """Scale integers by a multiplier and a shift where f64 arithmetic is by a library.
 
     i64(minimum(maximum(round_half_away(f64(x[n]) * 0.0004), -142.0), 113.0))
-    =>  i64(t) * 3602879701896 + (4503599627370496 + (i64(t >> 31) & -1)) >> 53    where t = min(max(x[n], -356250), 283750)
+    =>  i64(t) * 3602879701896 + (4503599627370496 + (i64(t >> 31) & -1)) >> 53
+        where t = min(max(x[n], -356250), 283750)
 
 Legal where x is i32: the result steps up at as many numbers as it has values. These are found with
 floats, and multiplier and summand are taken if the integers step up at each of them. Pays on

@@ -3,7 +3,8 @@ arith-int-range-narrowing).
 
     max(31 - s[n], 0)  =>  0                               where s is in [32, 62]
     i32(rint(f32(x[n]) * 0.5))  =>  lrint(f32(x[n]) * 0.5)
-    i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4    where both sums stay in i32
+    i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4
+                                                           where both sums stay in i32
 
 Legal since a range holds for every value, and arithmetic that stays in 32 bits gives the same in
 these. Pays where vectors of i64 have half the lanes of those of i32: formulas without conversions

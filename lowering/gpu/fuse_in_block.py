@@ -2,8 +2,12 @@
 (FlashAttention, without its rescaling).
 
     kernel { for i { for j { s[i, j] = sum over k of q[i, k] * u[j, k] } } }
-    kernel { for i { for j { w[i, j] = exp(s[i, j]) } } };  kernel { for i { for d { y[i, d] = sum over j of w[i, j] * v[j, d] } } }
-    =>  kernel { for tile block { alloc shared rows;  for t thread { rows of s }  and so on:  rows of w,  rows of y } }
+    kernel { for i { for j { w[i, j] = exp(s[i, j]) } } }
+    kernel { for i { for d { y[i, d] = sum over j of w[i, j] * v[j, d] } } }
+    =>  kernel { for tile block {
+          alloc shared rows
+          for t thread { rows of s };  for t thread { rows of w };  for t thread { rows of y }
+        } }
 
 Each kernel of a tile is scheduled as one for a grid, of which the block does all: its blocks one
 after the other, its threads by as many as the block has. Between kernels the block meets at a

@@ -1,7 +1,8 @@
 """Distribute the loops of a body over kernels of their own (LLVM: LoopDistribute).
 
-    kernel k { for i { t[i] = f }; for j { y[j] = g(t[j]) } }  =>  kernel k { for i { t[i] = f } }
-                                                                   kernel k { for j { y[j] = g(t[j]) } }
+    kernel k { for i { t[i] = f }; for j { y[j] = g(t[j]) } }
+    =>  kernel k { for i { t[i] = f } }
+        kernel k { for j { y[j] = g(t[j]) } }
 
 Legal where a body is nothing but loops and their scratch buffers, which become parameters. A grid
 has to: its threads meet only between kernels.

@@ -1,6 +1,7 @@
 """Map the independent outer loops of a nest to the threads of a grid, one for each iteration.
 
-    for i in 0..n { for j in 0..m { y[i, j] = f } }  =>  for t in 0..n*m parallel { y[t // m, t % m] = f }
+    for i in 0..n { for j in 0..m { y[i, j] = f } }
+    =>  for t in 0..n*m parallel { y[t // m, t % m] = f }
 
 Legal where iterations carry no dependence; any other nest runs in one thread. The innermost index
 runs fastest, so that neighboring threads access neighboring elements. For what no other pass has

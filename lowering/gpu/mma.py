@@ -2,16 +2,19 @@
 distributed over a warp.
 
     for r { for q { acc = 0; for c { acc = acc + a[r, c] * b[c, q] }; y[r, q] = f(acc) } }
-    =>  rows[r, c] = i8(a[r, c]); columns[q, c] = i8(b[c, q])     c padded with zeros to whole packs of 16 bytes
+    =>  rows[r, c] = i8(a[r, c]); columns[q, c] = i8(b[c, q])     c padded to packs of 16 bytes
         for tile block {
           alloc shared left: tensor<3x64x16xi32>; alloc shared right: tensor<3x64x16xi32>
-          for t thread { left[0, row, 16] = rows[r, 16]; right[0, column, 16] = columns[q, 16] }     and of the next step
+          for t thread {                                          stage 0, and stage 1 likewise
+            left[0, row, 16] = rows[r, 16]; right[0, column, 16] = columns[q, 16]
+          }
           for k by 64 {
             for t thread {
-              left[stage + 2, row, 16] = rows[r, 16 words of k + 128]; right[stage + 2, column, 16]
-              = columns[q, ...] for k in 0..16 matrix { for u, v, e unrolled {
-                acc[t, u, v, e] = acc[t, u, v, e] + quaddot(left[stage, row, k], right[stage,
-                column, k])
+              left[stage + 2, row, 16] = rows[r, 16 words of k + 128]
+              right[stage + 2, column, 16] = columns[q, 16 words of k + 128]
+              for k in 0..16 matrix { for u, v, e unrolled {
+                acc[t, u, v, e] = acc[t, u, v, e]
+                                  + quaddot(left[stage, row, k], right[stage, column, k])
               } }
             }
           }
@@ -27,8 +30,8 @@ it last. Other reduced indices, such as the taps of a convolution, are a loop ar
 are packed at compile time; an array of bytes in this layout is used as it is.
 
 A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a thread has rows
-lane // 4 and lane // 4
-+ 8, columns 2 * (lane % 4) and the next one. Other targets may execute it as a plain loop.
+lane // 4 and lane // 4 + 8, columns 2 * (lane % 4) and the next one. Other targets may execute it
+as a plain loop.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Name the kernels of a plan by their numbers.
 
-    kernel main.0.parts, kernel main.0, kernel main.1  =>  kernel main.0, kernel main.1, kernel main.2
+    kernel main.0.parts, kernel main.0, kernel main.1
+    =>  kernel main.0, kernel main.1, kernel main.2
 
 Kernels of a CUDA module need different names.
 """

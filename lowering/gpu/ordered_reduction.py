@@ -1,6 +1,7 @@
 """Give float reductions the lanes and blocks of the documented order (LLVM: ordered reductions).
 
-    for k { acc = acc + x[k] }  =>  for b { part = 0; for k in block b { by 16 lanes: part = part + x[k] }; acc = acc + part }
+    for k { acc = acc + x[k] }
+    =>  for b { part = 0; for k in block b { by 16 lanes: part = part + x[k] }; acc = acc + part }
 
 Legal always: the order is the one that CPU kernels have, so loops are partitioned as theirs are.
 Nothing changes where that gives a reduction neither lanes nor blocks.

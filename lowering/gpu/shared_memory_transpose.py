@@ -3,14 +3,14 @@
     for i { for j { y[i, j] = f(x[j, i]) } }
     =>  for b in tiles block {
           alloc shared tile: tensor<4x16x68xf32>
-          for t in 0..256 thread {                                         c = t % 16, r = t // 16
-            for l in 0..4 vector 4 { x0[l] = x[j0 + r * 4, i0 + c * 4 + l] }              and x1, x2, x3 of the rows below
-            for l in 0..4 vector 4 { tile[0, r, c * 4 + l] = x0[l] }                      and so on
+          for t in 0..256 thread {                                      c = t % 16, r = t // 16
+            for l in 0..4 vector 4 { x0[l] = x[j0 + r * 4, i0 + c * 4 + l] }    likewise x1, x2, x3
+            for l in 0..4 vector 4 { tile[0, r, c * 4 + l] = x0[l] }            likewise 1, 2, 3
           }
-          for t in 0..256 thread {                                         c = t // 16, r = t % 16
-            for l in 0..4 vector 4 { t0[l] = tile[0, r, c * 4 + l] }                      and so on
+          for t in 0..256 thread {                                      c = t // 16, r = t % 16
+            for l in 0..4 vector 4 { t0[l] = tile[0, r, c * 4 + l] }            likewise t1, t2, t3
             for s in 0..4 unrolled {
-              y0[0] = f(t0[s]); y0[1] = f(t1[s])                                          and so on
+              y0[0] = f(t0[s]); y0[1] = f(t1[s])                                likewise 2, 3
               for l in 0..4 vector 4 { y[i0 + c * 4 + s, j0 + r * 4 + l] = y0[l] }
             }
           }

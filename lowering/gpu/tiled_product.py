@@ -5,12 +5,14 @@
     =>  for tile block {
           alloc shared left: tensor<2x16x68xi32>; alloc shared right: tensor<2x16x68xi32>
           for t thread { acc[t, 4, 4] = 0 }
-          for t thread { left[0, k, r] = a(r, k); right[0, k, q] = b(k, q) }     0 where a guard does not hold
+          for t thread { left[0, k, r] = a(r, k); right[0, k, q] = b(k, q) }     0 outside a guard
           for k by 16 {
             for t thread {
               l = a(r, k + 16), r = b(k + 16, q)
-              for k in 0..16 { acc[t, u, v] = acc[t, u, v] + left[stage, k, r] * right[stage, k, q]
-              } left[1 - stage, k, r] = l, right[1 - stage, k, q] = r
+              for k in 0..16 {
+                acc[t, u, v] = acc[t, u, v] + left[stage, k, r] * right[stage, k, q]
+              }
+              left[1 - stage, k, r] = l, right[1 - stage, k, q] = r
             }
           }
           for t thread { the same products of the last step }

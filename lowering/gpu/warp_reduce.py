@@ -1,10 +1,12 @@
 """Reduce by lanes on groups of 16 threads, by warp shuffles (CUB's WarpReduce).
 
-    for i { sums[16]; for k { for l vector 16 { sums[l] = sums[l] + x[i, k * 16 + l] } }; halves;
-    y[i] = sums[0] }
-    =>  for b in teams block {
-          for t in 0..256 thread { for k { sums[t] = sums[t] + x[i, k * 16 + t % 16] } }      i = b * 16 + t // 16
-          for t in 0..256 thread { h8[t] = sums[t] + sums[t ^ 8] }                           and so on
+    for i {
+      sums[16]; for k { for l vector 16 { sums[l] = sums[l] + x[i, k * 16 + l] } }
+      halves; y[i] = sums[0]
+    }
+    =>  for b in teams block {                                                 i = b * 16 + t // 16
+          for t in 0..256 thread { for k { sums[t] = sums[t] + x[i, k * 16 + t % 16] } }
+          for t in 0..256 thread { h8[t] = sums[t] + sums[t ^ 8] }             and so on
           for t in 0..256 thread { if t % 16 == 0 { y[i] = h1[t] } }
         }
 

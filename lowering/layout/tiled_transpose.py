@@ -4,7 +4,8 @@ registers.
     for i in 0..4096 { for j in 0..4096 { y[i, j] = x[j, i] } }
     =>  for i.tile in 0..64 parallel { for j.tile in 0..16 {
           for j.part in 0..32 { for i.part in 0..16 {
-            for u in 0..4 unrolled { for l in 0..8 vector 8 {     i: i.tile * 64 + i.part * 4 + u, j: j.tile * 256 + j.part * 8 + l
+            for u in 0..4 unrolled { for l in 0..8 vector 8 {
+              let i = i.tile * 64 + i.part * 4 + u, let j = j.tile * 256 + j.part * 8 + l
               y[i, j] = x[j, i]
             } }
           } }
@@ -22,7 +23,7 @@ prefetched:
     =>  for j.tile in 0..65 parallel { for i.tile in 0..64 {
           alloc stack turned: tensor<64x80xf32>
           for j.part in 0..8 { for i.part in 0..16 { ... turned[...] = x[j, i] ... } }
-          let i.next = i.tile + 2, let j.next = j.tile                         (of the next strip, at the end of one)
+          let i.next = i.tile + 2, let j.next = j.tile       in the next strip at the end of one
           for r in 0..64 {
             for k in 0..4 unrolled { ask x[j.next * 64 + r, i.next * 64 + k * 16 + 15] }
             for c in j.tile * 64 - skew(y)..(j.tile + 1) * 64 - skew(y) vector 8 {

@@ -4,7 +4,8 @@ loop around.
     for i in 0..1000 { for c in 0..3 { y[i, c] = x[i, c] * g[c] } }
     =>  alloc register held: tensor<24xf32>
         for p in 0..3 unrolled { for l in 0..8 vector 8 { held[p * 8 + l] = g[(p * 8 + l) mod 3] } }
-        for b in 0..125 { for p in 0..3 unrolled { for l in 0..8 vector 8 {        k: b * 24 + p * 8 + l
+        for b in 0..125 { for p in 0..3 unrolled { for l in 0..8 vector 8 {
+          let k = b * 24 + p * 8 + l
           y[k] = x[k] * held[p * 8 + l]
         } } }
         and a remainder loop over the last iterations of i

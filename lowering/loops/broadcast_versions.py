@@ -1,6 +1,7 @@
 """Version a kernel on whether broadcast dimensions of unknown size are equal.
 
-    for i in 0..n { y[i] = a[select(i < p, i, 0)] + b[select(i < q, i, 0)] }              n: p or q, whichever is not 1
+    for i in 0..n { y[i] = a[select(i < p, i, 0)] + b[select(i < q, i, 0)] }
+    where n is p or q, whichever is not 1
     =>  if p == q { for i in 0..p { y[i] = a[i] + b[i] } }
         if ~(p == q) { the same as before }
 

@@ -2,7 +2,8 @@
 values as branches.
 
     y[i] = exp(x[i])  =>  y[i] = ... fma(...) ...
-    y[i] = rarely(c, a, b)  =>  alloc acc; acc = b; if any(c) { acc = select(c, a, acc) }; y[i] = acc
+    y[i] = rarely(c, a, b)
+    =>  alloc acc; acc = b; if any(c) { acc = select(c, a, acc) }; y[i] = acc
 
 Legal always: formulas go through the same expansions when they are lowered, and each function is
 evaluated where it stands.

@@ -1,13 +1,15 @@
 """Split loops where remainders and extremes of their index change, so that no part computes them
 (index-set splitting).
 
-    for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i of n in 1..n { y[i] = x[i - 1] }
+    for i in 0..n { y[i] = x[(i + n - 1) mod n] }
+    =>  y[0] = x[n - 1]; for i of n in 1..n { y[i] = x[i - 1] }
 
 Legal always. Pays in innermost loops, and in any loop whose index is compared with a constant by a
 select; guards are left to `loop_partition`. A remainder by an unknown size, over a known number of
 rounds, becomes a loop over rounds:
 
-    for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }
+    for i in 0..2 * n { y[i] = x[i mod n] }
+    =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }
 """
 
 from collections.abc import Iterator

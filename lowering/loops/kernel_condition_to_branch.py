@@ -1,6 +1,7 @@
 """Lower the condition of a kernel to a branch.
 
-    kernel k where n >= 6 { for i parallel { f } }  =>  kernel k { for i parallel { if n >= 6 { f } } }
+    kernel k where n >= 6 { for i parallel { f } }
+    =>  kernel k { for i parallel { if n >= 6 { f } } }
 
 Legal always; the last pass of each target. The branch stands inside a loop that threads or blocks
 share, since a kernel is launched whether its condition holds or not. The fields of a kernel that

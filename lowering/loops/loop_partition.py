@@ -3,7 +3,7 @@ branch.
 
     for q in 0..8 { for k in 0..3 { if q + k - 1 >= 0 & q + k - 1 < 8 { f } } }
     =>  for q of 8 in 0..1 { for k { if ... { f } } }    a border
-        for q of 8 in 1..7 { for k { f } }               the interior, where the guard holds for every k
+        for q of 8 in 1..7 { for k { f } }               the interior, without a guard
         for q of 8 in 7..8 { for k { if ... { f } } }    a border
 
 Legal for guards that are affine in the indices. Pays since the interior vectorizes without masks.

@@ -1,7 +1,8 @@
 """Run the outermost loop of a large nest on all threads (MLIR's affine-parallelize).
 
     for i { for j { ... } }  =>  for i parallel { for j { ... } }
-    for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }
+    for i in 0..n { ... }
+    =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }
 
 Legal for a nest of one loop, or of the parts of one, whose iterations write disjoint elements:
 every array that it writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; their
@@ -103,7 +104,8 @@ def rejoined(block: Block) -> Block:
     """Join loops over consecutive parts of a range into one, with a branch to the part of an
     iteration.
 
-    for i of 9 in 0..1 { a }; for i of 9 in 1..9 { b }  =>  for i in 0..9 { if i < 1 { a } else { b } }
+    for i of 9 in 0..1 { a }; for i of 9 in 1..9 { b }
+    =>  for i in 0..9 { if i < 1 { a } else { b } }
     """
     parts = [s for s in block if isinstance(s, For) and s.kind == "serial" and not can_be_vector(s)]
     starts = [s.start.value for s in parts if isinstance(s.start, Const)]

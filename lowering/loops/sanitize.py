@@ -1,7 +1,8 @@
 """Check at run time, for debugging, that accesses lie in their arrays and integers in the intervals
 that passes rely on.
 
-    y[i + 1] = f(x[i])  =>  assert i >= 0 & i < 8, "...";  assert i + 1 >= 0 & i + 1 < 8, "...";  y[i + 1] = f(x[i])
+    y[i + 1] = f(x[i])
+    =>  assert i >= 0 & i < 8, "...";  assert i + 1 >= 0 & i + 1 < 8, "...";  y[i + 1] = f(x[i])
 
 Legal always, as the last pass over kernels: nothing that it checks is inferred from loop bounds. A
 kernel ends at the first check that fails. Pays where a bug in the compiler is looked for. Cf.

@@ -1,10 +1,11 @@
 """Argument reduction for sin, cos and tan, for x of any size: x = n pi + r, (n + 1/2) pi + r or n
 pi/2 + r.
 
-|r| is as small as possible, or a little larger near the bounds. Up to a bound, the multiple of pi is subtracted in
-parts whose sum is pi to three times the precision (Cody and Waite). Beyond it, the significant bits
-of 2/pi (those before contribute multiples of four quadrants) are shifted into place and multiplied
-in integers (M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983).
+|r| is as small as possible, or a little larger near the bounds. Up to a bound, the multiple of pi
+is subtracted in parts whose sum is pi to three times the precision (Cody and Waite). Beyond it, the
+significant bits of 2/pi (those before contribute multiples of four quadrants) are shifted into
+place and multiplied in integers (M. Payne and R. Hanek, "Radian reduction for trigonometric
+functions", 1983).
 """
 
 from itertools import pairwise

@@ -109,7 +109,8 @@ class _Writer:
         self.line(end)
 
     def type(self, tensor: ex.Tensor) -> str:
-        return f"tensor<{''.join(f'{d}x' if isinstance(d, int) else '?x' for d in tensor.shape)}{mlir_type(tensor.element)}>"
+        sizes = "".join(f"{d}x" if isinstance(d, int) else "?x" for d in tensor.shape)
+        return f"tensor<{sizes}{mlir_type(tensor.element)}>"
 
     def size(self, dim: Dim) -> str:
         """A size as an index value, computed from those of the arguments."""

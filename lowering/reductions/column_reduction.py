@@ -4,7 +4,7 @@ by blocks).
     for j in 0..n { acc = 0; for k in 0..m { acc = acc + x[k, j] }; y[j] = f(acc) }
     =>  for b in 0..ceil(n / 1024) {
           alloc stack acc: tensor<1024xf32>
-          for j { acc[j] = 0 }                                               j of the block: b * 1024..
+          for j { acc[j] = 0 }                                    j in b * 1024..b * 1024 + 1024
           for r in 0..m // 8 { for j { for u in 0..8 { acc[j] = acc[j] + x[r * 8 + u, j] } } }
           for k in m // 8 * 8..m { for j { acc[j] = acc[j] + x[k, j] } }
           for j { y[j] = f(acc[j]) }

@@ -10,11 +10,10 @@
 
 Legal for integers, whose sums have no order. For floats it is the documented order of a reduction
 along a contiguous axis: lane l of 16 takes the elements l, l + 16, ... of whole blocks of 16; lanes
-are added pairwise by halves (l with l
-+ 8, then l + 4, ...); the remaining elements follow one by one. The order is the same for every vector width, target
-and number of threads. Other float reductions keep the order of their indices; long ones of either
-kind are blocked by `blocked_sums`. The maximum of floats has no order: it takes more lanes first,
-and 16 for the remainder.
+are added pairwise by halves (l with l + 8, then l + 4, ...); the remaining elements follow one by
+one. The order is the same for every vector width, target and number of threads. Other float
+reductions keep the order of their indices; long ones of either kind are blocked by `blocked_sums`.
+The maximum of floats has no order: it takes more lanes first, and 16 for the remainder.
 """
 
 from ...dialect.kernel_ir import loops as ir

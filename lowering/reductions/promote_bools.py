@@ -1,6 +1,7 @@
 """Reduce booleans as bytes, which vectors hold side by side.
 
-    acc = true; for k { acc = acc & x[k] }; y[] = acc  =>  acc = 1; for k { acc = acc & ui8(x[k]) }; y[] = acc != 0
+    acc = true; for k { acc = acc & x[k] }; y[] = acc
+    =>  acc = 1; for k { acc = acc & ui8(x[k]) }; y[] = acc != 0
 
 Legal always; pays since vectors of bits would be unpacked for each element.
 """

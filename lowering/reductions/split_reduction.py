@@ -2,8 +2,11 @@
 rfactor).
 
     acc = 0; for k in 0..16777216 { acc = acc + x[k] }; y[] = f(acc)
-    =>  for b in 0..4096 { acc = 0; for k of 16777216 in b * 4096..b * 4096 + 4096 { acc = acc + x[k] }; parts[b] = acc }
-    and acc = 0; for b in 0..4096 { acc = acc + parts[b] }; y[] = f(acc)
+    =>  for b in 0..4096 {
+          acc = 0; for k of 16777216 in b * 4096..b * 4096 + 4096 { acc = acc + x[k] }
+          parts[b] = acc
+        }
+        acc = 0; for b in 0..4096 { acc = acc + parts[b] }; y[] = f(acc)
 
 Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; for more, threads
 compute different elements. For an unknown number of terms the original kernel computes short

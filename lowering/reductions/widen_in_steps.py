@@ -1,12 +1,15 @@
 """Widen sums of narrow integers in several steps, by an intermediate type.
 
-    for k in 0..65536 { acc = acc + i64(x[k]) }                                                        x of i8
+    for k in 0..65536 { acc = acc + i64(x[k]) }                             x of i8
     =>  alloc register sums: tensor<16xi64>, zero; alloc register part: tensor<64xi16>
         for c in 0..4 {
           for l in 0..64 vector 64 { part[l] = 0 }
-          for b of 1024 in c * 256..min(c * 256 + 256, 1024) { for l { part[l] = part[l] + i16(x[b *
-          64 + l]) } } for q in 0..4 unrolled { for l in 0..16 vector 16 { sums[l] = sums[l] +
-          i64(part[q * 16 + l]) } }
+          for b of 1024 in c * 256..min(c * 256 + 256, 1024) {
+            for l { part[l] = part[l] + i16(x[b * 64 + l]) }
+          }
+          for q in 0..4 unrolled {
+            for l in 0..16 vector 16 { sums[l] = sums[l] + i64(part[q * 16 + l]) }
+          }
         }
         for q in 0..16 unrolled { acc = acc + sums[q] }
         and the original loop for the remainder

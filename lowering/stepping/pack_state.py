@@ -1,7 +1,7 @@
 """Pack the state of a clocked program into the arrays that a tick updates.
 
     advance(a, b, s, t) -> (next a, next b, next s, next t)
-    =>  tick(a, b, scalars) -> (next a): b and the scalars in place, 0-dimensional ones side by side in one array
+    =>  tick(a, b, scalars) -> (next a)    b in place; 0-dimensional s and t in place, in one array
 
 State is updated in place if a tick reads it only at the point it writes (`in_place`); other state
 has two buffers.

@@ -1,7 +1,8 @@
 """SLP-vectorize isomorphic updates of scalar state (LLVM's SLPVectorizer).
 
     s[0] = f(s[2], s[0]); s[1] = f(s[0], s[1]); s[2] = f(s[1], s[2]); ...
-    =>  for l vector 8 { t[l] = f(s[l + 8], s[l]); t[8 + l] = f(s[l], s[8 + l]) ... }; for l vector 8 { s[l] = t[l] ... }
+    =>  for l vector 8 { t[l] = f(s[l + 8], s[l]); t[8 + l] = f(s[l], s[8 + l]) ... }
+        for l vector 8 { s[l] = t[l] ... }
 
 Legal since all next values are computed before any is stored. Pays from `group_scalars` isomorphic
 updates. A lane holds consecutive scalars, one per vector row, so a read of a neighbour reads

@@ -1,6 +1,7 @@
 """Split a clocked program into functions of its state (Mealy machine: transition and output).
 
-    graph { state, operations, feedback }  =>  advance: state -> next state,  observe: state -> probes
+    graph { state, operations, feedback }
+    =>  advance: state -> next state,  observe: state -> probes
 
 All feedback is applied at once: every next state is a function of the current ones. Probes are
 functions of the state, computed when they are read.

@@ -4,8 +4,10 @@ blocking).
     for i parallel { y[i] = f(x[i - 1], x[i], x[i + 1]) }
     =>  for b parallel {
           ring: 4 rows on the stack
-          for s { ring[s mod 4] = f(x[s - 1], x[s], x[s + 1])              the first tick's row s
-                  if s >= 2 { y[s - 1] = f(ring[...], ring[...], ring[...]) } }      the second tick's row s - 1
+          for s {
+            ring[s mod 4] = f(x[s - 1], x[s], x[s + 1])                    the first tick's row s
+            if s >= 2 { y[s - 1] = f(ring[...], ring[...], ring[...]) }    the second's row s - 1
+          }
         }
 
 Legal for one loop over rows that reads rows at constant distances, across the field's edge too.

@@ -1,6 +1,7 @@
 """Narrow intermediate integer arrays and constants to the smallest type that holds their range.
 
-    t: tensor<8xi32> in [-127, 127]:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  t: tensor<8xi8>;  t[i] = i8(f(x[i]));  y[i] = g(i32(t[i]))
+    t: tensor<8xi32> in [-127, 127];  t[i] = f(x[i]);  y[i] = g(t[i])
+    =>  t: tensor<8xi8>;  t[i] = i8(f(x[i]));  y[i] = g(i32(t[i]))
 
 Legal where interval analysis bounds the elements. Arguments and results keep their types;
 arithmetic keeps its width, only memory is narrower. Pays for arrays of at least MIN_BYTES, which

@@ -1,7 +1,8 @@
 """Place the buffers of a plan: the offset of every intermediate array in one workspace (XLA: buffer
 assignment).
 
-    t: tensor<8xi32>, then u: tensor<4xi32>  =>  t at byte 0, u at byte 0, if t is read no more when u is written
+    t: tensor<8xi32>, u: tensor<4xi32>, t last read before u is written
+    =>  t at byte 0, u at byte 0
 
 Legal always; pays by memory. Arrays of known size with disjoint lifetimes share bytes; arrays of
 unknown size follow them, one after the other.

@@ -9,7 +9,7 @@ so what a node may give:
 
     Node           a value of the program; constants become operations
     Array          a constant
-    Ints           constant integers, or sizes: integers of which some are not known before the program is called
+    Ints           constant integers, or sizes: integers of which some are known at a call only
     Known          either, as it is
     Items          a sequence
     ... | None     may be absent

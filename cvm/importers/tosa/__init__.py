@@ -36,10 +36,8 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
     values: dict[str, Any] = {}
     for name in graph.inputs:
         if (t := graph.tensors.get(name)) is None or t.type not in ELEMENTS:
-            refuse(
-                filename,
-                f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}",
-            )
+            kind = "no tensor" if t is None else f"of type {t.type}"
+            refuse(filename, f"the model's input {name!r} is {kind}")
         values[name] = to.argument(name, TensorType(t.shape, ELEMENTS[t.type]))
     for number, o in enumerate(graph.operators):
         proto = SimpleNamespace(

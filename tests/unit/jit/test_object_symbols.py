@@ -1,4 +1,4 @@
-"""What compiled code calls, on every processor that can be named: `memcpy` and the like, and no
+"""The symbols that compiled code calls, for every processor with a name: `memcpy` and the like, no
 libm.
 
 A processor of 32 bits or without floats takes IEEE 754's exact operations from the compiler's

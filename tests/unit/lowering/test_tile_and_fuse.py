@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Program, tuple[tuple[int, ...], ...]]] = {
 
 
 def described(width: int, **tuning: Any) -> Processor:
-    """This machine with vectors of another width, and a small cache."""
+    """The host with vectors of another width, and a small cache."""
     small = {"l2_bytes": 1 << 15, "packing_products": 0, "tuning": Tuning(**tuning)}
     return replace(host_processor(), tile_vector_bytes=width, fma_bytes=width, **small)
 

@@ -41,7 +41,7 @@ CONVOLUTIONS = {  # channels, size, window, stride, groups, and what the widest 
 
 
 def described(width: int, registers: int) -> Processor:
-    """This machine with vectors of another width, on units as wide."""
+    """The host with vectors of another width, on units as wide."""
     more = {
         "tile_vector_bytes": width,
         "fma_bytes": width,
