@@ -33,11 +33,10 @@ from ..compile import find, prepared
 from ..llvm import native_code
 from ..llvm.emit import emit_plans
 from ..llvm.ir_builder import PARALLEL, Module as IRModule
-from ..llvm.python_to_ir import ir_text
 from ..llvm.range_check import declared, within_text
 from ..options import DEFAULT, CompileOptions
 from ..runtime.fp_environment_ir import declarations, in_default_environment, register_of
-from ..runtime.thread_pool import SERIAL
+from ..runtime.thread_pool import serial_loops
 from .cpu_dispatch import dispatch, several, version_symbol
 from .interfaces import Interface, distinct, identifier, parameters
 
@@ -127,7 +126,7 @@ def _version(
     requirements = [*text.requirements]
     pieces = [
         text.module.definitions,
-        ir_text(SERIAL.replace("@export", "")),
+        serial_loops().replace("define ", "define internal "),
         f"declare ptr @malloc({_size_type()})\ndeclare void @free(ptr)",
         declarations(register_of(_machine())),
         *(wrapper.text(requirements) for wrapper in wrappers),

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOMS = ("dialect", "grammar", "jit", "lowering", "parser")
-SOURCES = (".py", ".lark", ".json")
+SOURCES = (".py", ".lark", ".json", ".ll")
 STORED = Path("jit/cache/compiler_digest.txt")
 
 

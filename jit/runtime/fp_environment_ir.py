@@ -52,16 +52,18 @@ def declarations(register: ControlRegister | None) -> str:
     return register.declarations if register is not None else ""
 
 
-def set_default(register: ControlRegister | None) -> str:
-    """Instructions for the entry block of a function whose thread is to stay in the default
+def use_default(register: ControlRegister | None) -> str:
+    """A module of @use_default_environment, after which a thread stays in the default
     environment.
     """
-    if register is None:
-        return ""
-    default = (
-        f"  %fp = alloca {register.type}\n  store {register.type} {register.default}, ptr %fp\n"
-    )
-    return default + register.write.format(p="%fp")
+    body = ""
+    if register is not None:
+        body = f"""  %fp = alloca {register.type}
+  store {register.type} {register.default}, ptr %fp
+{register.write.format(p="%fp")}
+"""
+    head = "define internal void @use_default_environment() alwaysinline nounwind {\n"
+    return f"{declarations(register)}{head}{body}  ret void\n}}\n"
 
 
 def in_default_environment(

@@ -20,7 +20,7 @@ from cvm.jit.runtime.fp_environment_ir import (
     declarations,
     in_default_environment,
     register_of,
-    set_default,
+    use_default,
 )
 
 import cvm
@@ -188,8 +188,8 @@ def test_the_control_register_of_aarch64_is_assembled():
         pytest.skip("LLVM is without this target")
     register = register_of("aarch64")
     called = in_default_environment("i32 @f(ptr %x) nounwind", "@inner", ("ptr %x",), register)
-    stays = f"define void @worker() {{\n{set_default(register)}\n  ret void\n}}\n"
-    text = f"{declarations(register)}declare i32 @inner(ptr)\n{called}{stays}"
+    stays = "define void @worker() {\n  call void @use_default_environment()\n  ret void\n}\n"
+    text = f"declare i32 @inner(ptr)\n{use_default(register)}{called}{stays}"
     found = machine.emit_assembly(llvm.parse_assembly(text))
     assert len(re.findall(r"mrs\s+x\d+, FPCR", found)) == 1
     assert len(re.findall(r"msr\s+FPCR, x", found)) == 3  # set and restored, and set to stay
