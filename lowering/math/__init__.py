@@ -4,7 +4,8 @@ on every target.
 Each function is written once and is within 2 ulp over its whole range (measured in
 docs/accuracy.md); infinities, NaN, signed zeros and subnormal numbers are as in C's Annex F. f32
 and f64 are computed in their own type, f16 and bf16 in f32. Read `primitives` and `double_word`
-first, then `argument_reduction` and the families of functions.
+first, then `argument_reduction` and the families of functions. docs/coefficients.py proves the
+error bounds of the tables, and names their sources.
 """
 
 from collections.abc import Callable

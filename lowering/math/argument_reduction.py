@@ -2,10 +2,10 @@
 pi/2 + r.
 
 |r| is as small as possible, or a little larger near the bounds. Up to a bound, the multiple of pi
-is subtracted in parts whose sum is pi to three times the precision (Cody and Waite). Beyond it, the
-significant bits of 2/pi (those before contribute multiples of four quadrants) are shifted into
-place and multiplied in integers (M. Payne and R. Hanek, "Radian reduction for trigonometric
-functions", 1983).
+is subtracted in parts whose sum is pi to three times the precision (W. Cody and W. Waite, "Software
+Manual for the Elementary Functions", 1980). Beyond it, the significant bits of 2/pi (those before
+contribute multiples of four quadrants) are shifted into place and multiplied in integers (M. Payne
+and R. Hanek, "Radian reduction for trigonometric functions", 1983).
 """
 
 from itertools import pairwise

@@ -11,7 +11,7 @@ from . import primitives as fp
 from .double_word import Doubled, exact_product, ordered_sum
 from .exponential import EXPM1, LOG2_E, exponential, less_one, reduced, scale
 
-# f32: erf(n ERF_STEP + d) in d, for n = 0 .. 7 each column, to 2^-28.1; of the first, erf(d) - d
+# f32: erf(n ERF_STEP + d) in d, for n = 0 .. 7 each column, to 2^-25.2; of the first, erf(d) - d
 ERF_STEP = 0.53125
 ERF_PIECES = (
     (0.0, 0.54752845, 0.8670583, 0.9757977, 0.997346, 0.9998277, 0.99999344, 0.9999999),
@@ -57,7 +57,7 @@ ERFC_PIECES = (
      -2.8692033e-05,
      1.9669644e-05),
 )  # fmt: skip
-# f32: 2^-24 e^(x^2) erfc x in x less the center, x <= 10.1, to 2^-27.8: the columns are those of 1
+# f32: 2^-24 e^(x^2) erfc x in x less the center, x <= 10.1, to 2^-25.8: the columns are those of 1
 # + x in [1, 3/2) 2^n and
 # [3/2, 2) 2^n, numbered by the upper bits
 ERFCX_CENTERS = (
@@ -100,7 +100,7 @@ ERFCX_PIECES = (
 )  # fmt: skip
 # f64: the integral of e^(-2 n ERF_SPACING t - t^2) for t from 0 to d, over d, less one: polynomials
 # in n d, by powers of d^2, for
-# |d| <= ERF_SPACING / 2; to 2^-56.6 of erf x and 2^-56.2 of erfc x, up to where erf x is one
+# |d| <= ERF_SPACING / 2; to 2^-56.6 of erf x and 2^-56.1 of erfc x, up to where erf x is one
 ERF_CHANGE = (
     (
         -0.0078121514267621706,

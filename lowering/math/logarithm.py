@@ -12,7 +12,7 @@ from ...dialect.kernel_ir.integer_lookup_tables import LOG_LEAST, LOG_WIDTH
 from ...dialect.types.tensor_types import F32, F64, ElementType
 from . import primitives as fp
 
-# f64: (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, to 2^-59.5 of the logarithm
+# f64: (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, to 2^-59.4 of the logarithm
 SERIES = (
     0.6666666666666734,
     0.399999999994166,
@@ -28,9 +28,9 @@ LEAST = {F32: SQRT_HALF[F32], F64: LOG_LEAST}
 
 
 class Base(NamedTuple):
-    """Constants of a logarithm: log e, log 2 in two parts, (log(1 + f) - f log e) / f^2 to 2^-24.7
-    or 2^-54.6.
-    """
+    """Constants of a logarithm: log e, log 2 in two parts, (log(1 + f) - f log e) / f^2.
+
+    To 2^-24.9, 2^-25.0 and 2^-24.7 (log, log2, log10 of f32), and 2^-54.6, 2^-54.1 and 2^-53.8."""
 
     name: str
     e: dict[ElementType, float]

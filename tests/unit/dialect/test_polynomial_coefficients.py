@@ -9,7 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from cvm.dialect.theano import bessel_orders, gamma, polynomial_coefficients as tables
+from cvm.dialect.theano import (
+    bessel_orders,
+    gamma,
+    incomplete_gamma_reference,
+    polynomial_coefficients as tables,
+)
 
 mpmath = pytest.importorskip("mpmath")
 mpf = mpmath.mpf
@@ -94,23 +99,29 @@ TABLES: dict[str, tuple[Callable[[Any], Any], int]] = {
 }
 
 
-def interpolated(function: Callable[[Any], Any], nodes: int, count: int) -> list[float]:
-    """The Chebyshev interpolant, cut after so many terms, as powers of t."""
-    terms = [mpf(0)] * count
+def interpolated(
+    function: Callable[[Any], Any], nodes: int, count: int
+) -> tuple[list[float], float]:
+    """The Chebyshev interpolant, cut after so many terms, as powers of t; and what is cut off, at
+    most.
+
+    That is relative to the largest term.
+    """
+    terms = [mpf(0)] * nodes
     for j in range(nodes):
         t = mpmath.cos(mpmath.pi * (mpf(j) + mpf(1) / 2) / nodes)
         value, (last, this) = function(t) * 2 / nodes, (mpf(1), t)
-        for n in range(count):
+        for n in range(nodes):
             terms[n] += value * last
             last, this = this, 2 * t * this - last
     terms[0] /= 2
     powers, last, this = [mpf(0)] * count, [1], [0, 1]
-    for term in terms:
+    for term in terms[:count]:
         for k, c in enumerate(last):
             powers[k] += term * c
         padded = [*last, 0, 0]
         last, this = this, [2 * a - b for a, b in zip([0, *this], padded, strict=True)]
-    return [*map(float, powers)]
+    return [*map(float, powers)], float(sum(map(abs, terms[count:])) / max(map(abs, terms)))
 
 
 def test_every_table_is_computed_again() -> None:
@@ -122,7 +133,9 @@ def test_chebyshev_interpolants(name: str) -> None:
     function, nodes = TABLES[name]
     table = getattr(tables, name)
     with mpmath.workdps(50):
-        assert [*table] == interpolated(function, nodes, len(table))
+        numbers, cut = interpolated(function, nodes, len(table))
+    assert [*table] == numbers
+    assert cut < 2.0**-56
 
 
 def test_bernoulli_numbers() -> None:
@@ -145,3 +158,26 @@ def test_debye_polynomials() -> None:
         assert all(b - a == 2 for a, b in pairwise(sorted(found)))
         assert min(found) == number and [*table] == [float(found[k]) for k in sorted(found)]
         before = found
+
+
+def test_coefficients_of_temme() -> None:
+    """DLMF 8.12.9 and 8.12.11, of the m of eta^2 / 2 = m - log(1 + m), and the Stirling
+    coefficients of 5.11.3.
+    """
+    stirling = [Fraction(1), Fraction(1, 12), Fraction(1, 288)]
+    count = 16
+    m = [Fraction(0), Fraction(1)]  # eta (1 + m) = m m', term by term
+    for k in range(2, count):
+        known = sum(j * m[j] * m[k + 1 - j] for j in range(2, k))
+        m.append((m[k - 1] - known) / (k + 1))
+    inverse = [Fraction(1)]  # eta / m
+    for k in range(1, count - 1):
+        inverse.append(-sum(m[j + 1] * inverse[k - j] for j in range(1, k + 1)))
+    before = inverse[1:]  # 1 / m - 1 / eta
+    for order, table in enumerate(incomplete_gamma_reference.TEMME):
+        if order:
+            slopes = [k * c for k, c in enumerate(before)][1:]  # over eta, with the pole of 1 / m
+            sign = (-1) ** order * stirling[order]
+            assert slopes[0] + sign == 0
+            before = [a + sign * b for a, b in zip(slopes[1:], inverse[1:], strict=False)]
+        assert [*table] == [float(c) for c in before[: len(table)]]
