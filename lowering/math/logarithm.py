@@ -30,7 +30,8 @@ LEAST = {F32: SQRT_HALF[F32], F64: LOG_LEAST}
 class Base(NamedTuple):
     """Constants of a logarithm: log e, log 2 in two parts, (log(1 + f) - f log e) / f^2.
 
-    To 2^-24.9, 2^-25.0 and 2^-24.7 (log, log2, log10 of f32), and 2^-54.6, 2^-54.1 and 2^-53.8."""
+    To 2^-24.9, 2^-25.0 and 2^-24.7 (log, log2, log10 of f32), and 2^-54.6, 2^-54.1 and 2^-53.8.
+    """
 
     name: str
     e: dict[ElementType, float]
