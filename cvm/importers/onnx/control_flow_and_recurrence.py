@@ -10,13 +10,13 @@ import numpy as np
 import cvm
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import Dim
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.loops import Step, scan, while_loop
+from cvm.importers.graph.rules import Because, Known, Unsupported, known_size, numbers, rule
 
 from .elementwise import ACTIVATIONS, clipped, number
-from .importer import At
-from .loops import Step, scan, while_loop
 from .matmul_conv_pool import product
 from .movement import FAR, at_step, cut, part, stacked
-from .rules import Because, Known, Unsupported, known_size, numbers, rule
 
 MAX_STEPS = 1024  # of a loop, each of which is imported
 

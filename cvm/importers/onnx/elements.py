@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES, ElementType
-
-from .rules import Unsupported
+from cvm.importers.graph.rules import Unsupported
 
 CODES = {
     "FLOAT": "f32",

@@ -11,11 +11,11 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F16, F32, F64, I1, UI8, ElementType, compute_type
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import Array, Known, Unsupported, aligned, rule
 
 from .elements import element_of
 from .exactness import HALF, NOT_NAN, WITHIN
-from .importer import At
-from .rules import Array, Known, Unsupported, aligned, rule
 
 # Functions of one operand, by Theano's names
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import BY_DTYPE
+from cvm.importers.graph.rules import REFUSED, Because, Unsupported
 
 from .elements import I64, code_of
-from .rules import REFUSED, Because, Unsupported
 
 if TYPE_CHECKING:
-    from .importer import At
+    from cvm.importers.graph.importer import At
 
 
 def function_body(at: At) -> tuple[Any, Mapping[str, int]]:

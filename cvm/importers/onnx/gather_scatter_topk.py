@@ -9,13 +9,13 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import product
 from cvm.dialect.types.tensor_types import I1
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import Array, Known, Unsupported, numbers, real_axes, rule, static
 
 from .elements import I64
 from .elementwise import number, where
 from .exactness import ORDERED
-from .importer import At
 from .movement import filled, part, reshaped
-from .rules import Array, Known, Unsupported, numbers, real_axes, rule, static
 
 
 def gathered(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:

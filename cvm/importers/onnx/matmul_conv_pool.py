@@ -12,12 +12,12 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F32, F64, I32, compute_type
 from cvm.importers.exactness import Exactness
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import Array, Known, Unsupported, known_size, numbers, rule, static
 
 from .elementwise import combine, number
-from .importer import At
 from .movement import FAR, part, reshaped
 from .reductions_and_normalization import extreme, mean, total
-from .rules import Array, Known, Unsupported, known_size, numbers, rule, static
 
 FAST = (F32, F64, I32)  # what the cvm dialect's layers take
 

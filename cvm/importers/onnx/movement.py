@@ -13,11 +13,8 @@ from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import Dim, Size, product, same_size
 from cvm.dialect.types.tensor_types import I8, I16, I32, MAX_SIZE, UI8, UI16
 from cvm.importers.exactness import Exactness
-
-from .elements import I64, element_of, to_array
-from .elementwise import number
-from .importer import At
-from .rules import (
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import (
     MAX_CONSTANT,
     Array,
     Ints,
@@ -30,6 +27,9 @@ from .rules import (
     rule,
     static,
 )
+
+from .elements import I64, element_of, to_array
+from .elementwise import number
 
 FAR = 1 << 40
 

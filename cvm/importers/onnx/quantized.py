@@ -9,14 +9,14 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.spec.broadcasting import same_shape
 from cvm.dialect.types.tensor_types import BY_DTYPE, F16, F32, I32, UI8, ElementType
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import Array, Known, Unsupported, aligned, rule
 
 from .elements import element_of
 from .elementwise import clipped, combine, number
 from .exactness import HALF
-from .importer import At
 from .matmul_conv_pool import kernel_sizes, product, spatial
 from .movement import reshaped
-from .rules import Array, Known, Unsupported, aligned, rule
 
 
 def of_axis(at: At, x: Node, row: Node) -> Node:

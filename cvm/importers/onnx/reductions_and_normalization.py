@@ -10,11 +10,11 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import Size, product
 from cvm.dialect.types.tensor_types import BF16, F16, F32, I1, compute_type
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import Ints, Known, Unsupported, aligned, real_axes, rule
 
 from .elementwise import combine, number
-from .importer import At
 from .movement import flatten, reshaped
-from .rules import Ints, Known, Unsupported, aligned, real_axes, rule
 
 
 def total(x: Node, over: Sequence[int]) -> Node:

@@ -13,13 +13,8 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import Dim, same_size
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
-
-from .elements import I64
-from .elementwise import clipped, number
-from .importer import At
-from .matmul_conv_pool import contract
-from .movement import at_step
-from .rules import (
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import (
     MAX_CONSTANT,
     Array,
     Ints,
@@ -31,6 +26,11 @@ from .rules import (
     rule,
     static,
 )
+
+from .elements import I64
+from .elementwise import clipped, number
+from .matmul_conv_pool import contract
+from .movement import at_step
 
 WHAT = "what is resized"  # of unknown size, in a refusal
 

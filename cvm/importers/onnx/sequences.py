@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import Array, Items, Known, rule, static
 
-from .importer import At
 from .movement import at_step, joined, pieces, stacked
-from .rules import Array, Items, Known, rule, static
 
 
 @rule("SequenceEmpty")

@@ -5,11 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
+from cvm.importers.graph.importer import At
+from cvm.importers.graph.rules import (
+    MAX_CONSTANT,
+    Array,
+    Known,
+    Unsupported,
+    real_axes,
+    rule,
+    static,
+)
 
-from .importer import At
 from .matmul_conv_pool import contract
 from .movement import at_step, stacked
-from .rules import MAX_CONSTANT, Array, Known, Unsupported, real_axes, rule, static
 
 LETTERS = "abcdefghijklmnopqrstuvw"
 

@@ -23,7 +23,7 @@ from cvm.dialect.types.tensor_types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, Table, contents, options, root
-from cvm.importers.onnx.importer import Importer
+from cvm.importers.graph.importer import Importer
 
 from . import arithmetic, contractions, movement, softmax, state, unary
 from .rules import At, Tensor, Unsupported

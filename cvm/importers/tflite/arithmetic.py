@@ -9,9 +9,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F32, I16, I32, I64
 from cvm.importers.exactness import Exactness
+from cvm.importers.graph.rules import aligned
 from cvm.importers.onnx.elementwise import combine, converted, where
 from cvm.importers.onnx.movement import reshaped
-from cvm.importers.onnx.rules import aligned
 
 from . import quantization as q
 from .fixed_point import high, leading_zeros, shifted

@@ -12,9 +12,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F64, I16, I32, I64
 from cvm.importers.exactness import SUMS, Exactness
+from cvm.importers.graph.rules import known_size, real_axes, static
 from cvm.importers.onnx.matmul_conv_pool import halves, same_padding
 from cvm.importers.onnx.movement import reshaped
-from cvm.importers.onnx.rules import known_size, real_axes, static
 
 from .arithmetic import activated
 from .fixed_point import inverse_square_root

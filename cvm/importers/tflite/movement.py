@@ -12,9 +12,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import I32
 from cvm.importers.exactness import EXACT, Exactness
+from cvm.importers.graph.rules import Array, known_size, numbers, real_axes, static
 from cvm.importers.onnx import movement as onnx
 from cvm.importers.onnx.gather_scatter_topk import gathered
-from cvm.importers.onnx.rules import Array, known_size, numbers, real_axes, static
 
 from .arithmetic import activated
 from .quantization import at_i32, rescaled

@@ -23,8 +23,8 @@ import numpy as np
 from cvm.dialect.types.tensor_types import ElementType
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.flatbuffer import Table, fields, options
-from cvm.importers.onnx import importer as onnx_importer
-from cvm.importers.onnx.rules import LATEST, Known, Rule, Unsupported, find_rule, table
+from cvm.importers.graph import importer as onnx_importer
+from cvm.importers.graph.rules import LATEST, Known, Rule, Unsupported, find_rule, table
 
 from .schema import ELEMENTS, SCHEMA
 

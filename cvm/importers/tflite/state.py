@@ -10,9 +10,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import I8, I16, I32, I64, ElementType
 from cvm.importers.exactness import SUMS
+from cvm.importers.graph.rules import Items, static
 from cvm.importers.onnx.control_flow_and_recurrence import iterated
 from cvm.importers.onnx.movement import FAR, cut
-from cvm.importers.onnx.rules import Items, static
 
 from .arithmetic import activated
 from .fixed_point import divide_by_power, logistic_16, tanh_16

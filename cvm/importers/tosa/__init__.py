@@ -11,7 +11,7 @@ from cvm.dialect.types.tensor_types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, contents
-from cvm.importers.onnx.importer import Importer
+from cvm.importers.graph.importer import Importer
 
 from .flatbuffer import read
 from .rules import At

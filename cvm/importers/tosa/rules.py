@@ -11,9 +11,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.importers.exactness import ANY, EXACT, Exactness
+from cvm.importers.graph.importer import OperatorAt
+from cvm.importers.graph.rules import Array, Because, Ints, Known, Rule, Unsupported, table
 from cvm.importers.onnx.elementwise import number
-from cvm.importers.onnx.importer import OperatorAt
-from cvm.importers.onnx.rules import Array, Because, Ints, Known, Rule, Unsupported, table
 
 from .schema import ELEMENTS, Graph, Tensor
 

@@ -13,8 +13,8 @@ from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.types.tensor_types import F32, I32, TensorType
 from numpy.lib.stride_tricks import as_strided
 
-from cvm.importers.onnx import folding
-from cvm.importers.onnx.folding import FoldingBuilder, is_cheap
+from cvm.importers.graph import folding
+from cvm.importers.graph.folding import FoldingBuilder, is_cheap
 
 LINE = np.arange(3, dtype=np.int32)
 ARRAYS: dict[str, tuple[Any, bool]] = {

@@ -32,8 +32,8 @@ from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I1, I32, I64, TensorTy
 from cvm.importers import refuse
 from cvm.importers.exactness import EXACT, Exactness, Imported
 from cvm.importers.flatbuffer import contents
-from cvm.importers.onnx.importer import MAX_DEPTH, MISSING, Importer, OperatorAt
-from cvm.importers.onnx.rules import Array, Because, Known, Rule, Unsupported, known_size, table
+from cvm.importers.graph.importer import MAX_DEPTH, MISSING, Importer, OperatorAt
+from cvm.importers.graph.rules import Array, Because, Known, Rule, Unsupported, known_size, table
 from cvm.importers.tosa import from_tosa
 from cvm.importers.tosa.rules import ufunc
 

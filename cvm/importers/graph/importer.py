@@ -26,11 +26,11 @@ from cvm.dialect.types.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType, kind_of
 from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
+from cvm.importers.onnx import elements
+from cvm.importers.onnx.exactness import of_operator
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
 
-from . import elements
-from .exactness import of_operator
 from .folding import FoldingBuilder
 from .rules import (
     Array,
@@ -494,7 +494,7 @@ class At:
         """The operations of the function that the operator is defined as: by the model, or by
         ONNX.
         """
-        from .functions import function_body
+        from cvm.importers.onnx.functions import function_body
 
         body, opsets = function_body(self)
         inner = dict(
