@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from cvm.jit.runtime.thread_pool import get_num_threads, set_num_threads
     from cvm.lowering.processor import Processor
 
-    from .importers.mlir import from_mlir
+    from .importers.mlir_text import from_mlir
     from .importers.onnx import from_onnx
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
@@ -91,7 +91,8 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "tracing.derivatives"),
     **dict.fromkeys(("fori_loop", "scan", "while_loop"), "tracing.control_flow"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
-    **{f"from_{system}": f"importers.{system}" for system in ("mlir", "onnx", "tflite", "tosa")},
+    **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
+    "from_mlir": "importers.mlir_text",
     "vmap": "tracing.vmap",
 }
 

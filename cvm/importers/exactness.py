@@ -56,6 +56,9 @@ SUMS = Exactness(
     ),
 )
 
+HALF = Exactness("the reference rounds each result to f16, also between operators")
+WITHIN = Exactness("every element, rounded toward zero, is within the type that it is cast to")
+
 
 @dataclass(frozen=True, eq=False)
 class ImportedOperator:

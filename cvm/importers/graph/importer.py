@@ -1,14 +1,13 @@
-"""A graph of ONNX to operations, node by node: by a rule of the table, else by the function that
-ONNX defines the operator as.
+"""The import of a model's graph to operations of a program, node by node, by a table of rules.
 
-Nodes of constants are evaluated by our own reference. Integers that stem from `Shape` are followed
-as sizes, known or not. What cannot be imported is collected, and reported at once.
+Each format fills the nodes, and says how values are named. Operations on constants are evaluated by
+the reference. Arrays of objects hold sizes, of which some are not known. Nodes that cannot be
+imported are collected, and reported together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, ClassVar
@@ -23,11 +22,9 @@ from cvm.dialect.ir.verify import verify
 from cvm.dialect.support.diagnostics import Note, Span
 from cvm.dialect.support.limits import LIMITS, excess
 from cvm.dialect.types.sizes import Dim, Size, Undecided, same_size
-from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType, kind_of
+from cvm.dialect.types.tensor_types import BY_DTYPE, I64, TensorType, kind_of
 from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
-from cvm.importers.onnx import elements
-from cvm.importers.onnx.exactness import of_operator
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
 
@@ -41,8 +38,6 @@ from .rules import (
     Parameter,
     Rule,
     Unsupported,
-    find_rule,
-    real_axes,
 )
 
 MAX_DEPTH = 32  # of functions and graphs inside each other
@@ -71,16 +66,13 @@ class Refusal:
 class Importer:
     """The program so far."""
 
-    system: str = "ONNX"
-    unit: str = "node"  # what the system calls an operator of a model
+    system: str
+    unit: str  # what the system calls an operator of a model
     used: Names = field(default_factory=Names)
     builder: FoldingBuilder = field(default_factory=lambda: FoldingBuilder(prefix="v"))
-    functions: Mapping[tuple[str, str], Any] = field(
-        default_factory=dict
-    )  # those that the model defines
     refusals: list[Refusal] = field(default_factory=list)
     needed: set[str] = field(default_factory=set)  # inputs that would have to be constants
-    names: dict[Any, str] = field(default_factory=dict)  # ONNX's names of values
+    names: dict[Any, str] = field(default_factory=dict)  # the model's names of values
     arguments: list[Node] = field(default_factory=list)
     constants: dict[int, tuple[Array, Node]] = field(default_factory=dict)
     bodies: dict[str, Function] = field(default_factory=dict)  # of loops
@@ -121,8 +113,8 @@ class Importer:
         return self.builder.apply("cvm.squeeze", joined)
 
     def _count(self, size: Size) -> Node:
-        ones = self.like((size,)).scalar("second", 1).cast(elements.I64)
-        return ones.sum((0,), dtype=elements.I64, acc_dtype=elements.I64)
+        ones = self.like((size,)).scalar("second", 1).cast(I64)
+        return ones.sum((0,), dtype=I64, acc_dtype=I64)
 
     def like(self, shape: Sequence[Dim]) -> Node:
         """Something of this shape, of which only the shape matters."""
@@ -248,33 +240,10 @@ class Importer:
                     names.of(self.names[value]) if value in self.names else names.fresh("v")
                 )
 
-    # Graphs and functions
-
-    def graph(self, nodes: Sequence[Any], values: Values, opsets: Mapping[str, int]) -> None:
-        """Imports nodes in their order; their outputs become values."""
-        if self.depth > MAX_DEPTH:
-            raise Unsupported(f"functions and graphs nested more than {MAX_DEPTH} deep")
-        self.depth += 1
-        try:
-            for number, node in enumerate(nodes):
-                if self.depth == 1:
-                    self.builder.span = self.places[number]
-                self.add(
-                    At(
-                        self,
-                        node,
-                        values,
-                        opsets,
-                        f"{node.name!r}" if node.name else f"number {number}",
-                    )
-                )
-        finally:
-            self.depth -= 1
-
     def add(self, at: At) -> None:
         """Import an operator; its outputs become values."""
-        node = at.node_proto
-        outputs: Sequence[Any] = [MISSING] * len(node.output)
+        node = at.graph_node
+        outputs: Sequence[Any] = [MISSING] * len(node.outputs)
         before = len(self.builder.operations)
         if not any(isinstance(at.values.get(name), Missing) for name in at.reads()):
             try:
@@ -284,8 +253,8 @@ class Importer:
                     if isinstance(result, (tuple, list)) and not isinstance(result, Items)
                     else [result]
                 )
-                if any(node.output[len(results) :]):
-                    raise Unsupported(f"output {node.output[len(results)]!r}")
+                if any(node.outputs[len(results) :]):
+                    raise Unsupported(f"output {node.outputs[len(results)]!r}")
                 if (count := len(self.builder.operations)) > LIMITS.get().operations:
                     raise Unsupported(excess("operations", count))
                 outputs = results
@@ -301,17 +270,17 @@ class Importer:
                 self.refuse(at, "it takes more memory than there is")
             except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as e:
                 self.refuse(at, f"it is not as {self.system} defines it: {e}")
-        for name, value in zip(node.output, outputs, strict=False):
+        for name, value in zip(node.outputs, outputs, strict=False):
             if name:
                 if isinstance(value, Node):
                     value = self.builder.constants.get(value.value, value)
                 at.values[name] = value
                 if isinstance(value, Node) and not any(
-                    value is at.values.get(n) for n in node.input
+                    value is at.values.get(n) for n in node.inputs
                 ):
                     self.names.setdefault(value.value, name)
         if self.depth <= 1 and not self.refusals:
-            is_folded = any(isinstance(at.values.get(n), np.ndarray) for n in node.output)
+            is_folded = any(isinstance(at.values.get(n), np.ndarray) for n in node.outputs)
             made = () if is_folded else self.builder.operations[before:]
             computed = frozenset(r for o in made for r in o.results)
             self.operators.append(ImportedOperator(at.op, at.where, at.exactness(), computed))
@@ -322,79 +291,46 @@ class Importer:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class GraphNode:
+    """A node of a model's graph: its operator, and the keys of its operands and results among the
+    values.
+    """
+
+    op: str
+    inputs: Sequence[Any]  # "" where an optional operand is absent
+    outputs: Sequence[Any]
+    domain: str = ""  # the name space of an operator that the format does not define
+
+
 @dataclass
 class At:
     """A node of the model, while it is imported."""
 
     importer: Importer
-    node_proto: Any
+    graph_node: GraphNode
     values: Values
-    opsets: Mapping[str, int]
     where: str
     rule_exactness: Exactness | None = field(
         default=None, kw_only=True
     )  # where the rule decides it
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    refused: ClassVar[
+        Mapping[str, str]
+    ] = {}  # why an operator has no rule, where there is more to say
 
     def __post_init__(self) -> None:
-        domain = self.node_proto.domain
-        self.op: str = self.node_proto.op_type
-        self.name = (
-            self.op if domain in ("", "ai.onnx") else f"{domain}.{self.op}"
-        )  # in the table, and in messages
-        self.opset = self.opsets.get(domain, self.opsets.get("ai.onnx" if domain == "" else "", 1))
-        self.protos = {a.name: a for a in self.node_proto.attribute}
-        self.seen: set[str] = set()
-        self._schema: Any = None
-
-    @property
-    def schema(self) -> Any:
-        """ONNX's description of the operator in this opset; None where there is none."""
-        if self._schema is None:
-            import onnx
-
-            domain = "" if self.node_proto.domain == "ai.onnx" else self.node_proto.domain
-            try:
-                self._schema = onnx.defs.get_schema(self.op, self.opset, domain)
-            except Exception:  # of an extension's own kind
-                return None
-        return self._schema
-
-    def __getitem__(self, name: str) -> Any:
-        """An attribute as a Python value: as given, else the schema's default, else None."""
-        import onnx
-
-        self.seen.add(name)
-        if (
-            (attribute := self.protos.get(name)) is None
-            and self.schema is not None
-            and name in self.schema.attributes
-        ):
-            default = self.schema.attributes[name].default_value
-            attribute = default if default.name else None
-        if attribute is None:
-            return None
-        if isinstance(value := onnx.helper.get_attribute_value(attribute), list):
-            return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value]
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-    def axis(self, x: Known) -> int:
-        """The attribute `axis`, counted from the front."""
-        return real_axes((self["axis"] or 0,), len(x.shape))[0]
+        self.op = self.graph_node.op
+        domain = self.graph_node.domain
+        self.name = f"{domain}.{self.op}" if domain else self.op  # in the table, and in messages
 
     def wants(self, output: int) -> bool:
-        return len(self.node_proto.output) > output and bool(self.node_proto.output[output])
+        outputs = self.graph_node.outputs
+        return len(outputs) > output and bool(outputs[output])
 
-    def reads(self) -> set[str]:
-        """The names of values on which the node depends, those of its graphs among them."""
-        import onnx
-
-        names = set(self.node_proto.input)
-        graphs = [a.g for a in self.node_proto.attribute if a.type == onnx.AttributeProto.GRAPH]
-        while graphs:
-            for n in graphs.pop().node:
-                names.update(n.input)
-                graphs += [a.g for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
-        return names
+    def reads(self) -> set[Any]:
+        """The keys of the values on which the node depends."""
+        return set(filter(None, self.graph_node.inputs))
 
     # What rules make operations with
 
@@ -407,67 +343,27 @@ class At:
     def like(self, shape: Sequence[Dim]) -> Node:
         return self.importer.like(shape)
 
-    def graph(self, attribute: str, *inputs: Known) -> list[Known]:
-        """The outputs of a graph that is an attribute, imported where the node stands."""
-        body = self[attribute]
-        inner = {**self.values, **read_initializers(body)}
-        inner.update(zip((v.name for v in body.input), inputs, strict=True))
-        self.importer.graph(body.node, inner, self.opsets)
-        outputs = [inner[v.name] for v in body.output]
-        if any(isinstance(v, Missing) for v in outputs):
-            raise Unsupported(f"what is in its graph {attribute}")
-        return outputs
-
     # How it is imported
 
     def has_floats(self) -> bool:
-        names = (*self.node_proto.output, *self.node_proto.input[:1])
+        keys = (*self.graph_node.outputs, *self.graph_node.inputs[:1])
         return any(
             kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc"
-            for v in map(self.values.get, names)
+            for v in map(self.values.get, keys)
         )
 
     def exactness(self) -> Exactness:
-        return self.rule_exactness or of_operator(
-            self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input]
-        )
+        return self.rule_exactness or self.rules[self.op].exact[self.has_floats()]
 
     def run(self) -> Any:
-        rule = find_rule(self.name, self.opset)
-        if (self.node_proto.domain, self.op) in self.importer.functions:
-            rule = None
-        if rule is None:
-            return self.expand()
-        inputs = [self.values[name] if name else None for name in self.node_proto.input]
-        while inputs and inputs[-1] is None:
-            inputs.pop()
-        arrays = all(x is None or isinstance(x, np.ndarray) for x in inputs)
-        if (
-            rule.symbolic is not None
-            and arrays
-            and any(x is not None and x.dtype == object for x in inputs)
-        ):
-            with suppress(Undecided):  # the rule may know what to do where a size is compared
-                return as_sizes(rule.symbolic(self, *inputs))
-        return self.call(rule, inputs)
-
-    def overlooked(self) -> str:
-        """An attribute that is not the default and that the rule has not looked at: it might mean
-        something.
-        """
-        for name, attribute in self.protos.items():
-            declared = self.schema.attributes.get(name) if self.schema is not None else None
-            if name not in self.seen and (declared is None or declared.default_value != attribute):
-                return name
-        return ""
+        if (rule := self.rules.get(self.op)) is None:
+            raise Because(self.refused.get(self.op, "it has no rule"))
+        return self.call(rule, [self.values[k] if k else None for k in self.graph_node.inputs])
 
     def call(self, rule: Rule, inputs: Sequence[Any]) -> Made:
         if len(inputs) < sum(not (p.optional or p.variadic) for p in rule.parameters):
             raise ValueError(f"it has {len(inputs)} inputs")
-        results = rule.function(self, *map(self.convert, rule.inputs(len(inputs)), inputs))
-        if name := self.overlooked():
-            raise Unsupported(f"its attribute {name}")
-        return results
+        return rule.function(self, *map(self.convert, rule.inputs(len(inputs)), inputs))
 
     def convert(self, parameter: Parameter, value: Any) -> Any:
         if value is None:
@@ -489,69 +385,3 @@ class At:
         if parameter.kind == "Array" and value.dtype == object:
             raise Unsupported(f"{parameter.name} that depends on unknown sizes")
         return value
-
-    def expand(self) -> Any:
-        """The operations of the function that the operator is defined as: by the model, or by
-        ONNX.
-        """
-        from cvm.importers.onnx.functions import function_body
-
-        body, opsets = function_body(self)
-        inner = dict(
-            zip(
-                body.input,
-                (self.values[n] if n else None for n in self.node_proto.input),
-                strict=False,
-            )
-        )
-        inner |= dict.fromkeys(body.input[len(self.node_proto.input) :])
-        inner[""] = None
-        before = len(self.importer.refusals)
-        self.importer.graph(body.node, inner, opsets)
-        if new := self.importer.refusals[before:]:
-            del self.importer.refusals[before:]
-            raise Because(f"its function needs {new[0].op}: {new[0].reason}")
-        outputs = [inner.get(name) for name in body.output[: len(self.node_proto.output)]]
-        for k, output in enumerate(outputs):
-            if output is None and self.wants(k):
-                raise Unsupported(f"output {self.node_proto.output[k]!r}")
-        return outputs
-
-
-@dataclass
-class OperatorAt(At):
-    """An operator of a system without opsets, whose rules are in a table by its name."""
-
-    rules: ClassVar[Mapping[str, Rule]] = {}
-    refused: ClassVar[
-        Mapping[str, str]
-    ] = {}  # why an operator has no rule, where there is more to say
-
-    def exactness(self) -> Exactness:
-        return self.rule_exactness or self.rules[self.op].exact[self.has_floats()]
-
-    def reads(self) -> set[str]:
-        return set(filter(None, self.node_proto.input))
-
-    def run(self) -> Any:
-        if (rule := self.rules.get(self.op)) is None:
-            raise Because(self.refused.get(self.op, "it has no rule"))
-        return self.call(
-            rule, [self.values[name] if name else None for name in self.node_proto.input]
-        )
-
-
-def as_sizes(values: Any) -> Any:
-    """Arrays of integers and sizes; what has become known is plain integers."""
-    if isinstance(values, Node):
-        return values
-    if isinstance(values, (tuple, list)):
-        return [as_sizes(f) for f in values]
-    array = np.asarray(values)
-    if array.dtype == object and all(isinstance(v, (int, np.integer)) for v in array.flat):
-        return array.astype(np.int64)
-    return array
-
-
-def read_initializers(graph: Any) -> Values:
-    return {t.name: elements.to_array(t) for t in graph.initializer}

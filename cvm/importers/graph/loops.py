@@ -1,4 +1,4 @@
-"""Loops of the program over functions that are made of ONNX's bodies.
+"""Loops of the program over functions that are made of a model's bodies.
 
 A body may read any value of the model: it becomes an operand shared by all steps, or a constant of
 the function.
@@ -12,11 +12,13 @@ from cvm.dialect.builtin.control_flow import Loop, Scan, While
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.ir.function import Function, Literal, Operation, Value
 from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.sizes import Dim
 from cvm.dialect.types.tensor_types import TensorType
 from cvm.lowering.graph.dce import live_operations
 
-from .importer import Importer
-from .rules import Unsupported
+from .importer import At, Importer
+from .movement import at_step, stacked
+from .rules import Known, Unsupported, known_size
 
 Step = Callable[[list[Node]], Sequence[Any]]
 
@@ -43,6 +45,33 @@ def scan(
         (*operands, *captured), Symbol(callee.name), len(carried), len(slices), trips, reverse
     )
     return _applied(to, loop, callee)
+
+
+def iterated(
+    at: At,
+    carried: Sequence[Known],
+    slices: Sequence[Node],
+    step: Step,
+    trips: Dim,
+    reverse: bool = False,
+) -> list[Node]:
+    """The last carried values, and the stacked results of a step: by a loop of the program, or by a
+    few steps unrolled.
+    """
+    if not isinstance(trips, int) or trips > at.importer.unrolled_steps:
+        count = None if slices else known_size(trips, "a loop")
+        return scan(
+            at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse
+        )
+    values, rows = [at.node(c) for c in carried], []
+    for t in range(trips)[:: -1 if reverse else 1]:
+        results = [at.node(v) for v in step([*values, *(at_step(at, x, 0, t) for x in slices)])]
+        values, row = results[: len(values)], results[len(values) :]
+        rows.append(row)
+    return [
+        *values,
+        *(stacked(at, column[:: -1 if reverse else 1]) for column in zip(*rows, strict=True)),
+    ]
 
 
 def while_loop(

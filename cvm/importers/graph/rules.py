@@ -1,7 +1,6 @@
-"""The table of the importer: for each ONNX operator and range of opsets, the function that makes
-our operations of a node.
+"""Tables of rules: for each operator of a format, the function that makes our operations of a node.
 
-    @rule("Softmax", since=13)
+    @rule("SOFTMAX", floats=ROUNDED)
     def softmax(at: At, x: Node) -> Known: ...
 
 The parameters after the first are the node's inputs. Their annotations say what a rule takes, and
@@ -9,14 +8,14 @@ so what a node may give:
 
     Node           a value of the program; constants become operations
     Array          a constant
-    Ints           constant integers, or sizes: integers of which some are known at a call only
+    Ints           constant integers, or sizes, of which some are not known before a call
     Known          either, as it is
     Items          a sequence
     ... | None     may be absent
     *xs: Node      all further inputs
 
-`at` gives the node's attributes, with the defaults of the schema, and the program so far. A rule's
-docstring says what it does not take; docs/onnx.md is made of this table.
+`at` gives the node's attributes and the program so far. A rule's docstring says what it does not
+take; the documentation of each format lists its table.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ Array: TypeAlias = np.ndarray
 Ints: TypeAlias = tuple[Dim, ...]
 Known: TypeAlias = Node | np.ndarray  # an array of objects holds integers and sizes
 Made: TypeAlias = Known | Sequence[Known]
-LATEST = 10**6
 MAX_CONSTANT = 1 << 24  # elements of a constant that is computed here
 
 
@@ -51,7 +49,7 @@ F = TypeVar("F", bound=Function)
 
 
 class Unsupported(Exception):
-    """A node is valid ONNX that has no equivalent here; `of` is the value that would have to be a
+    """A node is valid in its format and has no equivalent here; `of` is the value that would have to be a
     constant.
     """
 
@@ -81,14 +79,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Rule:
-    """The import of nodes of one operator, in the opsets from `since` to below `until`."""
+    """The import of nodes of one operator."""
 
     op: str
-    since: int
-    until: int
     function: Function
     parameters: tuple[Parameter, ...]
-    symbolic: Callable[..., Any] | None = None  # the same on arrays of sizes
     exact: tuple[Exactness, Exactness] = (EXACT, EXACT)  # of integers, and where there are floats
 
     def inputs(self, count: int) -> Iterator[Parameter]:
@@ -101,7 +96,6 @@ class Rule:
                 raise Unsupported(f"input {n}")
 
 
-RULES: dict[str, list[Rule]] = {}
 KINDS = {
     **dict.fromkeys(("axes", "pads", "repeats", "shape"), "Ints"),
     "axis": "Array",
@@ -110,34 +104,13 @@ KINDS = {
 }  # else Node
 
 
-def rule(
-    *names: str, since: int = 1, until: int = LATEST, symbolic: Function | None = None
-) -> Callable[[F], F]:
-    """Enters a function into the table. `symbolic` computes the node on arrays that may hold
-    sizes.
-    """
-
-    def enter(function: F) -> F:
-        for name in names:
-            RULES.setdefault(name, []).append(
-                Rule(name, since, until, function, parameters(function), symbolic)
-            )
-        return function
-
-    return enter
-
-
 def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
-    """The decorator that enters functions in a table of rules for one version, with their
-    exactness.
-    """
+    """The decorator that enters functions in a table of rules, with their exactness."""
 
     def rule(*names: str, exact: Exactness = EXACT, floats: Exactness = EXACT) -> Callable[[F], F]:
         def enter(function: F) -> F:
             for name in names:
-                rules[name] = Rule(
-                    name, 1, LATEST, function, parameters(function), None, (exact, floats)
-                )
+                rules[name] = Rule(name, function, parameters(function), (exact, floats))
             return function
 
         return enter
@@ -162,10 +135,6 @@ def parameters(function: Function) -> tuple[Parameter, ...]:
         )
         for p, kind in zip(signature, kinds, strict=True)
     )
-
-
-def find_rule(op: str, opset: int) -> Rule | None:
-    return next((r for r in RULES.get(op, ()) if r.since <= opset < r.until), None)
 
 
 def known_size(n: Dim, subject: str) -> int:
@@ -202,30 +171,3 @@ def aligned(*nodes: Node) -> list[Node]:
     """The nodes with as many dimensions each, filled up with 1 on the left."""
     rank = max(n.rank for n in nodes)
     return [n.dimshuffle([*["x"] * (rank - n.rank), *range(n.rank)]) for n in nodes]
-
-
-# why an operator has no rule, where there is more to say
-REFUSED: dict[str, str] = {
-    "NonMaxSuppression": "how much it gives depends on the data, "
-    "and so does the shape of its output",
-    **dict.fromkeys(
-        ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
-        "the language has no strings",
-    ),
-    **dict.fromkeys(
-        (
-            "Bernoulli",
-            "Multinomial",
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-        ),
-        "it draws random numbers",
-    ),
-    **dict.fromkeys(
-        ("Optional", "OptionalGetElement", "OptionalHasElement"),
-        "the language has no optional values",
-    ),
-    "ImageDecoder": "it reads files of images",
-}

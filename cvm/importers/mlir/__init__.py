@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from importlib import import_module
-from os import PathLike
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,18 +22,16 @@ import numpy as np
 import cvm
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.kernel_ir.scalar_functions import SCALARS
-from cvm.dialect.support.compilation_context import USER_TRACEBACK
 from cvm.dialect.support.diagnostics import Diagnostic, Source, Span
 from cvm.dialect.support.limits import LIMITS, excess
 from cvm.dialect.types.sizes import Dim, Size, same_size
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I1, I32, I64, TensorType
 from cvm.importers import refuse
 from cvm.importers.exactness import EXACT, Exactness, Imported
-from cvm.importers.flatbuffer import contents
-from cvm.importers.graph.importer import MAX_DEPTH, MISSING, Importer, OperatorAt
+from cvm.importers.graph import importer as graph
+from cvm.importers.graph.elementwise import ufunc
+from cvm.importers.graph.importer import MAX_DEPTH, MISSING, GraphNode, Importer
 from cvm.importers.graph.rules import Array, Because, Known, Rule, Unsupported, known_size, table
-from cvm.importers.tosa import from_tosa
-from cvm.importers.tosa.rules import ufunc
 
 # what an axis is read at: a dimension, or a sum of some, each times a factor, and a number
 Access: TypeAlias = int | tuple[dict[int, int], int]
@@ -43,19 +39,9 @@ RULES: dict[str, Rule] = {}
 rule = table(RULES)
 
 
-@USER_TRACEBACK
-def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
-    """The function @main of an MLIR module, or its public one, as a verified module, of a path or
-    the text in bytes.
-
-    Functions that it calls become part of it. Text with operators of `tosa` is for `from_tosa`.
-    Raises ParseError, which names every operation that cannot be imported. Needs the package
-    xdsl.
-    """
-    filename, data = contents(model, "<mlir>")
-    if b"tosa." in data:
-        return from_tosa(model)
-    module, lines = parsed(data.decode("utf-8", "replace"), filename)
+def imported(text: str, filename: str) -> Imported:
+    """The function @main of a module, or its public one, with those that it calls inlined."""
+    module, lines = parsed(text, filename)
     functions = {
         ("func", o.sym_name.data): o for o in module.ops if o.name == "func.func" and o.body.blocks
     }
@@ -131,6 +117,7 @@ def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
 class Reader(Importer):
     """The program so far."""
 
+    functions: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     lines: Mapping[Any, int] = field(default_factory=dict)  # of the operations in the text
     values: dict[Any, Any] = field(default_factory=dict)  # by those of xDSL
     count: int = 0  # of operations, those of a body once for each time that it is taken
@@ -152,16 +139,14 @@ class Reader(Importer):
         self.values |= zip(region.block.args, arguments, strict=False)
         self.depth += 1
         for o in [*region.block.ops][:-1]:
-            proto = SimpleNamespace(
-                op_type=name_of(o), domain="", input=o.operands, output=o.results, attribute=()
-            )
-            self.add(At(self, proto, self.values, {}, str(self.lines[o]), o, extents))
+            node = GraphNode(name_of(o), o.operands, o.results)
+            self.add(At(self, node, self.values, str(self.lines[o]), o, extents))
         self.depth -= 1
         return [self.values[v] for v in last.operands]
 
 
 @dataclass
-class At(OperatorAt):
+class At(graph.At):
     """An operation while it is imported."""
 
     importer: Reader

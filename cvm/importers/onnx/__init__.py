@@ -19,10 +19,10 @@ from cvm.dialect.types.sizes import Dim, Size
 from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType
 from cvm.importers import printable, refuse
 from cvm.importers.exactness import Imported
-from cvm.importers.graph.importer import Importer, read_initializers
 from cvm.importers.graph.rules import Because, Unsupported
 
 from .elements import element_of
+from .importer import Importer, read_initializers
 from .qdq import fuse_qdq
 from .reading import read_model
 

@@ -9,14 +9,15 @@ import numpy as np
 
 import cvm
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.sizes import Dim
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.loops import Step, scan, while_loop
-from cvm.importers.graph.rules import Because, Known, Unsupported, known_size, numbers, rule
+from cvm.importers.graph.contractions import matmul
+from cvm.importers.graph.elementwise import clipped, number
+from cvm.importers.graph.loops import iterated, while_loop
+from cvm.importers.graph.movement import FAR, at_step, cut, part, stacked
+from cvm.importers.graph.rules import Because, Known, Unsupported, known_size, numbers
 
-from .elementwise import ACTIVATIONS, clipped, number
-from .matmul_conv_pool import product
-from .movement import FAR, at_step, cut, part, stacked
+from .elementwise import ACTIVATIONS
+from .importer import At
+from .rules import rule
 
 MAX_STEPS = 1024  # of a loop, each of which is imported
 
@@ -39,33 +40,6 @@ def branch(at: At, condition: Known) -> Any:
             )
         results.append(flag.scalar("switch", a, b))
     return results
-
-
-def iterated(
-    at: At,
-    carried: Sequence[Known],
-    slices: Sequence[Node],
-    step: Step,
-    trips: Dim,
-    reverse: bool = False,
-) -> list[Node]:
-    """The last carried values, and the stacked results of a step: by a loop of the program, or by a
-    few steps unrolled.
-    """
-    if not isinstance(trips, int) or trips > at.importer.unrolled_steps:
-        count = None if slices else known_size(trips, "a loop")
-        return scan(
-            at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse
-        )
-    values, rows = [at.node(c) for c in carried], []
-    for t in range(trips)[:: -1 if reverse else 1]:
-        results = [at.node(v) for v in step([*values, *(at_step(at, x, 0, t) for x in slices)])]
-        values, row = results[: len(values)], results[len(values) :]
-        rows.append(row)
-    return [
-        *values,
-        *(stacked(at, column[:: -1 if reverse else 1]) for column in zip(*rows, strict=True)),
-    ]
 
 
 @rule("Loop")
@@ -303,7 +277,7 @@ def run_direction(
     zeros = zeros.scalar("mul", at.node(np.zeros(hidden, x.element.dtype)))
     states = [zeros if v is None else v for v in initial[: 1 + (at.op == "LSTM")]]
     wb, rb = (None if b is None else part(at, b, 0, k * width, (k + 1) * width) for k in range(2))
-    slices = [plus(product(at, x, w.dimshuffle((1, 0))), wb)]  # of all steps at once
+    slices = [plus(matmul(at, x, w.dimshuffle((1, 0))), wb)]  # of all steps at once
     if lengths is not None:  # beyond a sequence's end its state stays, and its outputs are 0
         slices.append(
             cut(
@@ -345,12 +319,12 @@ def gru_step(
     b_zr, b_new = (
         None if rb is None else gates(at, rb, *span, hidden) for span in ((0, 2), (2, 3))
     )
-    z_r = plus(gates(at, into, 0, 2, hidden) + product(at, h, r_zr), b_zr)
+    z_r = plus(gates(at, into, 0, 2, hidden) + matmul(at, h, r_zr), b_zr)
     z, reset = (f[0](gates(at, z_r, k, k + 1, hidden)) for k in range(2))
     if at["linear_before_reset"]:
-        inner = reset * plus(product(at, h, r_new), b_new)
+        inner = reset * plus(matmul(at, h, r_new), b_new)
     else:
-        inner = plus(product(at, reset * h, r_new), b_new)
+        inner = plus(matmul(at, reset * h, r_new), b_new)
     return [(1.0 - z) * f[1](gates(at, into, 2, 3, hidden) + inner) + z * h]
 
 
@@ -358,7 +332,7 @@ def lstm_step(
     at: At, x: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]
 ) -> list[Node]:
     h, c = before
-    total = plus(x + product(at, h, r), rb)
+    total = plus(x + matmul(at, h, r), rb)
     i, o, forget, new = (gates(at, total, k, k + 1, hidden) for k in range(4))
     if p is not None:
         i, forget = i + gates(at, p, 0, 1, hidden) * c, forget + gates(at, p, 2, 3, hidden) * c
@@ -369,7 +343,7 @@ def lstm_step(
 
 STEPS: dict[str, Any] = {
     "RNN": lambda at, into, before, r, rb, p, hidden, f: [
-        f[0](plus(into + product(at, before[0], r), rb))
+        f[0](plus(into + matmul(at, before[0], r), rb))
     ],
     "GRU": gru_step,
     "LSTM": lstm_step,

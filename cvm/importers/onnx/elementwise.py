@@ -9,13 +9,27 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.tensor_types import F16, F32, F64, I1, UI8, ElementType, compute_type
+from cvm.dialect.types.tensor_types import F16, F32, F64, UI8, compute_type
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.rules import Array, Known, Unsupported, aligned, rule
+from cvm.importers.graph.elementwise import (
+    clipped,
+    combine,
+    converted,
+    elu,
+    gelu,
+    leaky_relu,
+    number,
+    quotient,
+    same_type,
+    sign,
+    where,
+)
+from cvm.importers.graph.rules import Array, Known, Unsupported, aligned
 
 from .elements import element_of
-from .exactness import HALF, NOT_NAN, WITHIN
+from .exactness import NOT_NAN
+from .importer import At
+from .rules import rule
 
 # Functions of one operand, by Theano's names
 
@@ -53,40 +67,15 @@ UNARY = {
 
 @rule(*UNARY)
 def unary(at: At, x: Node) -> Known:
-    y = x.scalar(UNARY[at.op])
-    if at.op == "Sign" and x.element.kind == "float":  # of -0.0 it is 0.0
+    if at.op != "Sign":
+        return same_type(UNARY[at.op], x)
+    if x.element.kind == "float":  # of -0.0 it is 0.0
         at.rule_exactness = NOT_NAN if x.element is F16 else EXACT
-        y = where(x.scalar("eq", 0.0), 0.0, y)
-    return y if y.element is I1 else y.cast(x.element)
-
-
-def where(condition: Node, then: Any, otherwise: Any) -> Node:
-    """Choose between two values of one type; numbers become those of the other's type."""
-    typed = then if isinstance(then, Node) else otherwise
-    c, a, b = aligned(
-        condition, *(v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise))
-    )
-    return c.scalar("switch", a, b)
-
-
-def number(like: Node, value: float) -> Node:
-    """A number in the type of a value."""
-    return like.constant(np.array(value, like.element.dtype))
-
-
-def clipped(x: Node, low: float, high: float) -> Node:
-    return x.scalar("maximum", low).scalar("minimum", high)
-
-
-def combine(name: str, x: Node, y: Node) -> Node:
-    """A scalar operation of two operands of one type, which the result has too."""
-    a, b = aligned(x, y)
-    result = a.scalar(name, b)
-    return result if result.element is I1 else result.cast(x.element)
+    return sign(x)
 
 
 ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
-    "Elu": lambda x, at: where(x.scalar("lt", 0.0), x.scalar("expm1") * at["alpha"], x),
+    "Elu": lambda x, at: elu(x, at["alpha"]),
     "Celu": lambda x, at: (
         x.scalar("maximum", 0.0)
         + ((x / at["alpha"]).scalar("expm1") * at["alpha"]).scalar("minimum", 0.0)
@@ -94,7 +83,7 @@ ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
     "Selu": lambda x, at: (
         where(x.scalar("gt", 0.0), x, x.scalar("expm1") * at["alpha"]) * at["gamma"]
     ),
-    "LeakyRelu": lambda x, at: where(x.scalar("lt", 0.0), x * at["alpha"], x),
+    "LeakyRelu": lambda x, at: leaky_relu(x, at["alpha"]),
     "ThresholdedRelu": lambda x, at: where(x.scalar("gt", at["alpha"]), x, 0.0),
     "HardSigmoid": lambda x, at: clipped(x * at["alpha"] + at["beta"], 0.0, 1.0),
     "HardSwish": lambda x, at: x * clipped(x * (1 / 6) + 0.5, 0.0, 1.0),
@@ -112,12 +101,7 @@ def activation(at: At, x: Node) -> Known:
     return ACTIVATIONS[at.op](x, at).cast(x.element)
 
 
-@rule("Gelu")
-def gelu(at: At, x: Node) -> Known:
-    if at["approximate"] == "tanh":
-        inner = (x + x * x * x * 0.044715) * float(np.sqrt(2 / np.pi))
-        return x * 0.5 * (inner.scalar("tanh") + 1.0)
-    return x * 0.5 * ((x * float(np.sqrt(0.5))).scalar("erf") + 1.0)
+rule("Gelu")(lambda at, x: gelu(x, at["approximate"] == "tanh"))
 
 
 @rule("Shrink")
@@ -182,8 +166,7 @@ def stretched(at: At, a: Node, b: Node) -> Node:
 
 @rule("Div", symbolic=on_sizes)
 def divide(at: At, a: Node, b: Node) -> Known:
-    x, y = aligned(a, stretched(at, a, b))
-    return x / y if x.element.kind == "float" else at.apply("dali.floordiv", x, y).cast(x.element)
+    return quotient(at, a, stretched(at, a, b))
 
 
 @rule("Mod")
@@ -249,26 +232,17 @@ rule(
 @rule("Clip")
 def clip(at: At, x: Node, low: Node | None = None, high: Node | None = None) -> Known:
     """Floats without bounds are clipped to finite ones."""
-    for limit, key, name, sign in ((low, "min", "maximum", -1), (high, "max", "minimum", 1)):
+    for limit, key, name, side in ((low, "min", "maximum", -1), (high, "max", "minimum", 1)):
         if limit is None and at[key] is not None:
             limit = number(x, at[key])
         elif limit is None and x.element.kind == "float":
-            infinity, zero = (np.array(v, x.element.dtype) for v in (sign * np.inf, 0))
+            infinity, zero = (np.array(v, x.element.dtype) for v in (side * np.inf, 0))
             limit = x.constant(np.nextafter(infinity, zero))
         x = x if limit is None else combine(name, x, limit)
     return x
 
 
 # Types and identities
-
-
-def converted(at: At, x: Node, element: ElementType) -> Node:
-    if x.element.kind == "float" and element.is_integer:
-        at.rule_exactness = WITHIN
-        x = x.scalar("trunc")
-    elif element is F16 and x.element.kind == "float":
-        at.rule_exactness = HALF
-    return x.cast(element)
 
 
 rule("Cast", symbolic=lambda at, x: x)(lambda at, x: converted(at, x, element_of(at["to"])))

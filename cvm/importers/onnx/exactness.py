@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.types.tensor_types import BY_DTYPE, F16, UI8
-from cvm.importers.exactness import ANY, EXACT, ROUNDED, SUMS, Exactness
+from cvm.importers.exactness import ANY, EXACT, HALF, ROUNDED, SUMS, Exactness
 
 _ON_FLOATS = """
 Abs Add BitCast Cast CastLike Ceil Compress Concat Constant ConstantOfShape DepthToSpace
@@ -36,8 +36,6 @@ CONDITIONS_ON_FLOATS = {
 }
 # onnxruntime has few kernels of f16, and keeps f32 between operators that have none
 ROUNDING = ("Add", "Div", "Mul", "Sqrt", "Sub")
-HALF = Exactness("onnxruntime rounds each result to f16, also between operators")
-WITHIN = Exactness("every element, rounded toward zero, is within the type that it is cast to")
 # onnxruntime reduces integers in doubles
 REDUCED: dict[str, str] = {
     **dict.fromkeys(["Einsum", "ReduceL1", "ReduceMean", "ReduceSum", "ReduceSumSquare"], "sum"),

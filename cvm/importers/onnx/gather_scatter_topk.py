@@ -8,45 +8,23 @@ import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import product
-from cvm.dialect.types.tensor_types import I1
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.rules import Array, Known, Unsupported, numbers, real_axes, rule, static
+from cvm.importers.graph.elementwise import number
+from cvm.importers.graph.indexing import (
+    coordinates,
+    element_places,
+    gathered,
+    gathered_at,
+    largest,
+    one_hot,
+    scattered,
+)
+from cvm.importers.graph.movement import filled, reshaped
+from cvm.importers.graph.rules import Array, Known, real_axes, static
 
 from .elements import I64
-from .elementwise import number, where
 from .exactness import ORDERED
-from .movement import filled, part, reshaped
-
-
-def gathered(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:
-    """Slices of a value along an axis; or an element for each index, the other axes going along."""
-    x = at.node(x)
-    if elements:
-        return at.apply(
-            "builtin.gather",
-            x,
-            *element_places(at, at.node(indices), axis),
-            axes=tuple(range(x.rank)),
-        )
-    if not isinstance(indices, np.ndarray):
-        return at.apply("builtin.gather", x, indices, axes=(axis,))
-    n = x.shape[axis]
-    if isinstance(
-        n, int
-    ):  # known indices are counted from the front, so that nothing is left to check
-        if indices.size and not (indices.min() >= -n and indices.max() < n):
-            raise ValueError(f"an index is outside of its axis, which has {n} elements")
-        indices = np.where(indices < 0, indices + n, indices).astype(np.int64)
-    return at.apply("builtin.gather", x, indices, axes=(axis,), mode="clip")
-
-
-def element_places(at: At, indices: Node, axis: int) -> list[Node]:
-    """The coordinates of an element for each index along an axis, the other axes going along."""
-    return [
-        indices if j == axis else at.apply("builtin.iota_like", indices, axis=j)
-        for j in range(indices.rank)
-    ]
-
+from .importer import At
+from .rules import rule
 
 rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int64), at["axis"]))(
     lambda at, x, known: gathered(at, x, known, at.axis(x))
@@ -54,29 +32,12 @@ rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int6
 rule("GatherElements")(lambda at, x, indices: gathered(at, x, indices, at.axis(x), elements=True))
 
 
-def coordinates(at: At, x: Node, indices: Node, batch: int = 0) -> list[Node]:
-    """The last axis of indices taken apart, after the places along the first axes."""
-    count = static(indices, "the number of coordinates", (indices.rank - 1,))[0]
-    if not 0 < batch + count <= x.rank:
-        raise ValueError(f"{count} coordinates for {x.rank - batch} axes")
-    last = indices.rank - 1
-    parts = [part(at, indices, last, k, k + 1).dimshuffle(range(last)) for k in range(count)]
-    return [at.apply("builtin.iota_like", parts[0], axis=j) for j in range(batch)] + [
-        n.cast(I64) for n in parts
-    ]
-
-
-@rule("GatherND")
-def gather_nd(at: At, x: Node, indices: Node) -> Known:
-    places = coordinates(at, x, indices, at["batch_dims"] or 0)
-    return at.apply("builtin.gather", x, *places, axes=tuple(range(len(places))))
-
-
+rule("GatherND")(lambda at, x, indices: gathered_at(at, x, indices, at["batch_dims"] or 0))
 rule("ScatterND")(
-    lambda at, x, indices, updates: scattered(at, x, updates, coordinates(at, x, indices))
+    lambda at, x, indices, updates: updated(at, x, updates, coordinates(at, x, indices))
 )
 rule("ScatterElements", "Scatter")(
-    lambda at, x, indices, updates: scattered(
+    lambda at, x, indices, updates: updated(
         at, x, updates, element_places(at, indices.cast(I64), at.axis(x))
     )
 )
@@ -90,14 +51,12 @@ SCATTERED = {
 }
 
 
-def scattered(at: At, x: Node, updates: Node, places: list[Node]) -> Node:
-    if (combined := SCATTERED[at["reduction"]]) is not None and x.element is I1:
-        raise Unsupported("a reduction of booleans")
+def updated(at: At, x: Node, updates: Node, places: list[Node]) -> Node:
+    combined = SCATTERED[at["reduction"]]
+    y = scattered(at, x, updates, places, combined)
     if combined in ("maximum", "minimum") and x.element.kind == "float":
         at.rule_exactness = ORDERED
-    return at.apply(
-        "builtin.scatter", x, updates, *places, axes=tuple(range(len(places))), scalar_op=combined
-    )
+    return y
 
 
 @rule("ArgMax", "ArgMin")
@@ -110,25 +69,12 @@ def extreme(at: At, x: Node) -> Known:
 @rule("TopK")
 def top_k(at: At, x: Node, k: Array | None = None) -> Any:
     axis, count = at.axis(x), at["k"] if k is None else int(k.reshape(()))
-    if isinstance(x.shape[axis], int) and count > x.shape[axis]:
-        raise ValueError(f"{count} of {x.shape[axis]} elements are wanted")
-    first = part(
-        at, at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0), axis, 0, count
-    )
-    return [gathered(at, x, first, axis, elements=True), first]
+    return largest(at, x, count, axis, at["largest"] != 0)
 
 
 @rule("OneHot")
-def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
-    count = int(depth.reshape(()))
-    axis = at["axis"] + (indices.rank + 1 if at["axis"] < 0 else 0)
-    at_end = at.node(numbers(count)).dimshuffle(
-        [0 if j == axis else "x" for j in range(indices.rank + 1)]
-    )
-    positions = indices.cast(I64).with_ones((axis,))
-    positions = positions.scalar("lt", 0).scalar("switch", positions + count, positions)
-    off, on = (gathered(at, values, np.array(k), 0) for k in (0, 1))
-    return where(positions.scalar("eq", at_end), on, off)
+def one_hot_rule(at: At, indices: Node, depth: Array, values: Node) -> Known:
+    return one_hot(at, indices, depth, values, at["axis"])
 
 
 @rule("CumSum", "CumProd")

@@ -2,71 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.tensor_types import F32, F64, I32, compute_type
+from cvm.dialect.types.tensor_types import compute_type
 from cvm.importers.exactness import Exactness
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.rules import Array, Known, Unsupported, known_size, numbers, rule, static
+from cvm.importers.graph.contractions import (
+    FAST,
+    Window,
+    average_pool,
+    contract,
+    convolution,
+    halves,
+    kernel_spans,
+    least,
+    matmul,
+    max_pool,
+    positions,
+    same_padding,
+    transposed_convolution,
+    windows,
+)
+from cvm.importers.graph.elementwise import combine, number
+from cvm.importers.graph.movement import part, reshaped
+from cvm.importers.graph.reductions import extreme, mean, total
+from cvm.importers.graph.rules import Array, Known, Unsupported, numbers, static
 
-from .elementwise import combine, number
-from .movement import FAR, part, reshaped
-from .reductions_and_normalization import extreme, mean, total
-
-FAST = (F32, F64, I32)  # what the cvm dialect's layers take
+from .importer import At
+from .rules import rule
 
 # Products
 
 MOST_IN_ORDER = 1024  # elements that are added one by one
 
 
-def contract(a: Node, b: Node, left: str, right: str, to: str) -> Node:
-    """The sum over the axes that are not in the result of the products of two values, whose axes
-    have letters.
-    """
-    letters = to + "".join(c for c in dict.fromkeys(left + right) if c not in to)
-    x, y = (
-        n.dimshuffle([by.index(c) if c in by else "x" for c in letters])
-        for n, by in ((a, left), (b, right))
-    )
-    return total(x * y, tuple(range(len(to), len(letters))))
-
-
 @rule("MatMul")
-def product(at: At, a: Node, b: Node) -> Node:
+def product(at: At, a: Node, b: Node) -> Known:
     """NumPy's product of matrices, vectors and stacks of them."""
-    if not a.rank or not b.rank:
-        raise ValueError("a factor has no axes")
-    left, right = (
-        (a.with_ones((0,)) if a.rank == 1 else a),
-        (b.with_ones((1,)) if b.rank == 1 else b),
-    )
-    if right.rank == 2 and left.element in FAST:
-        k = right.shape[0]
-        rows = (
-            left if left.rank == 2 else reshaped(at, left, (-1, k)) if isinstance(k, int) else None
-        )
-        if rows is not None:
-            y = at.apply("cvm.dense", rows, right.dimshuffle((1, 0)))
-            y = y if left.rank == 2 else reshaped(at, y, (*left.shape[:-1], right.shape[1]))
-            return dropped(y, a, b)
-    batch = max(left.rank, right.rank) - 2
-    names = "abcdefghijklmn"[:batch]
-    of_a, of_b = (names[batch - (n.rank - 2) :] for n in (left, right))
-    return dropped(contract(left, right, of_a + "yz", of_b + "zx", names + "yx"), a, b)
-
-
-def dropped(y: Node, a: Node, b: Node) -> Node:
-    """Without the axes that vectors were given."""
-    gone = {y.rank - 2} if a.rank == 1 else set()
-    gone |= {y.rank - 1} if b.rank == 1 else set()
-    return y.dimshuffle([j for j in range(y.rank) if j not in gone])
+    return matmul(at, a, b)
 
 
 @rule("Gemm")
@@ -76,7 +54,7 @@ def gemm(at: At, a: Node, b: Node, c: Node | None = None) -> Known:
     rows = b if at["transB"] else b.dimshuffle((1, 0))
     alpha, beta = at["alpha"], at["beta"]
     if a.element not in FAST:
-        y = product(at, a, rows.dimshuffle((1, 0)))
+        y = matmul(at, a, rows.dimshuffle((1, 0)))
     elif (
         c is not None
         and alpha == beta == 1
@@ -144,15 +122,6 @@ def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
 # Windows
 
 
-class Window(NamedTuple):
-    """Steps of a kernel along the spatial axes, and the padding of these before and after."""
-
-    strides: list[int]
-    dilations: list[int]
-    before: list[int]
-    after: list[int]
-
-
 def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
     """The window that the attributes say."""
     rank = len(kernel)
@@ -167,20 +136,6 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
         )
     pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
     return Window(strides, dilations, pads[:rank], pads[rank:])
-
-
-def same_padding(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[int]:
-    """The padding of each axis by which windows begin at every so many-th element."""
-    along = zip(sizes, kernel, strides, dilations, strict=True)
-    return [max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0) for n, k, s, d in along]
-
-
-def halves(whole: Sequence[int], kind: str = "SAME_UPPER") -> tuple[list[int], list[int]]:
-    """The padding before and after; of an odd number, SAME_UPPER has the larger half after."""
-    small, large = [p // 2 for p in whole], [p - p // 2 for p in whole]
-    return (small, large) if kind == "SAME_UPPER" else (large, small)
 
 
 @rule("Conv")
@@ -198,53 +153,6 @@ def kernel_sizes(at: At, w: Node) -> tuple[int, ...]:
     return sizes
 
 
-def convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int) -> Node:
-    if (rank := w.rank - 2) == 1:
-        x, w = x.with_ones((2,)), w.with_ones((2,))
-        window = Window(*([n, *of_axis] for n, of_axis in zip((1, 1, 0, 0), window, strict=True)))
-        return convolution(at, x, w, b, window, groups).dimshuffle((0, 1, 3))
-    if rank != 2 or x.element not in FAST:
-        return general_convolution(at, x, w, b, window, groups)
-    strides, dilations, before, after = map(tuple, window)
-    if before != after or max(before) > 4096:
-        x = at.apply("builtin.pad", x, before=(0, 0, *before), after=(0, 0, *after))
-        before = (0, 0)
-    attributes = {"padding": before, "stride": strides, "dilation": dilations, "groups": groups}
-    return at.apply("cvm.conv2d", x, w, *(() if b is None else (b,)), **attributes)
-
-
-def general_convolution(
-    at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int
-) -> Node:
-    """Windows times kernels, summed."""
-    rank, kernel = w.rank - 2, static(w, "a kernel", range(2, w.rank))
-    channels = known_size(x.shape[1], "channels")
-    if (
-        channels % groups
-        or known_size(w.shape[0], "channels") % groups
-        or channels // groups != w.shape[1]
-    ):
-        raise ValueError(f"{channels} channels in {groups} groups, kernels of {w.shape[1]}")
-    y = windows(at, x, kernel, window)
-    y = at.apply(
-        "builtin.reshape", y, split=((-1,), (groups, channels // groups), *([(-1,)] * (y.rank - 2)))
-    )
-    kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
-    out, inside = "pqrstu"[:rank], "klmjih"[:rank]
-    sums = contract(y, kernels, f"ngc{out}{inside}", f"goc{inside}", f"ngo{out}")
-    sums = at.apply("builtin.reshape", sums, merge=(1, 2, *[1] * rank))
-    return sums if b is None else sums + b.dimshuffle(["x", 0, *["x"] * rank])
-
-
-def windows(at: At, x: Node, kernel: Sequence[int], window: Window, fill: float = 0.0) -> Node:
-    attributes = {
-        name: tuple(value) for name, value in {"sizes": kernel, **window._asdict()}.items()
-    }
-    return at.apply(
-        "builtin.windows", x, axes=tuple(range(2, 2 + len(kernel))), **attributes, fill=fill
-    )
-
-
 @rule("ConvTranspose")
 def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     """A convolution of the value, moved apart by the strides, with the kernels turned round."""
@@ -252,7 +160,7 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     kernel, sizes = kernel_sizes(at, w), static(x, "what is transposed", range(2, x.rank))
     strides, dilations, before, after = spatial(at, x, kernel)
     more = list(at["output_padding"] or [0] * rank)
-    spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
+    spans = kernel_spans(kernel, dilations)
     full = [s * (n - 1) + m + e for s, n, m, e in zip(strides, sizes, more, spans, strict=True)]
     kind = at["auto_pad"]
     if at["output_shape"] is not None or kind.startswith("SAME"):
@@ -260,36 +168,8 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
         before, after = halves(
             [f - m for f, m in zip(full, output_sizes[-rank:], strict=True)], kind
         )
-    apart = (
-        at.apply(
-            "builtin.strided_scatter_like",
-            x,
-            at.like((1, 1, *((n - 1) * s + 1 for n, s in zip(sizes, strides, strict=True)))),
-            axes=tuple(range(2, x.rank)),
-            strides=tuple(strides),
-        )
-        if max(strides) > 1
-        else x
-    )
-    edges = [
-        (e - 1 - p, e - 1 - q + m) for e, p, q, m in zip(spans, before, after, more, strict=True)
-    ]
-    apart = at.apply(
-        "builtin.pad",
-        apart,
-        before=(0, 0, *(e for e, _ in edges)),
-        after=(0, 0, *(e for _, e in edges)),
-    )
-    kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
-    kernels = kernels.dimshuffle((0, 2, 1, *range(3, rank + 3)))
-    kernels = at.apply("builtin.reshape", kernels, merge=(2, *[1] * (rank + 1)))
-    far = (0, 0), (FAR, FAR), (1, 1)
-    begin, end, step = (
-        (*f, *(value,) * rank) for f, value in zip(far, (-1, -FAR, -1), strict=True)
-    )
-    kernels = at.apply("cvm.slice", kernels, begin=begin, end=end, strides=step)
-    return convolution(
-        at, apart, kernels, b, Window([1] * rank, dilations, [0] * rank, [0] * rank), groups
+    return transposed_convolution(
+        at, x, w, b, Window(strides, dilations, before, after), more, groups
     )
 
 
@@ -320,33 +200,14 @@ def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> Window:
 
 
 @rule("MaxPool")
-def max_pool(at: At, x: Node) -> Any:
+def max_pooling(at: At, x: Node) -> Any:
     kernel = at["kernel_shape"]
-    window = strides, dilations, before, after = pool_windows(at, x, kernel)
-    rank = len(kernel)
-    plain = (
-        rank == 2
-        and before == after
-        and set(dilations) == {1}
-        and x.element in FAST
-        and not at.wants(1)
-    )
-    if (
-        plain
-        and all(k > p >= 0 for k, p in zip(kernel, before, strict=True))
-        and max(*kernel, *strides) <= 4096
-    ):
-        attributes = {
-            "pool_size": tuple(kernel),
-            "padding": tuple(before),
-            "strides": tuple(strides),
-        }
-        return at.apply("cvm.max_pool2d", x, **attributes)
-    least = -np.inf if x.element.kind == "float" else float(x.element.limits[0])
-    patches = windows(at, x, kernel, window, least)
-    within = tuple(range(x.rank, patches.rank))
+    window = pool_windows(at, x, kernel)
     if not at.wants(1):
-        return extreme(patches, within, "max")
+        return max_pool(at, x, kernel, window)
+    strides, dilations, before, _ = window
+    rank, patches = len(kernel), windows(at, x, kernel, window, least(x))
+    within = tuple(range(x.rank, patches.rank))
     flat = (
         at.apply("builtin.reshape", patches, merge=(*[1] * x.rank, rank)) if rank > 1 else patches
     )
@@ -358,7 +219,7 @@ def max_pool(at: At, x: Node) -> Any:
         first = first[..., None] * kernel[j] + inside
     top = extreme(patches, within, "max")
     fill = at.node(first).dimshuffle(["x", "x", *range(rank)])
-    best = top.scalar("eq", number(x, least)).scalar(
+    best = top.scalar("eq", number(x, least(x))).scalar(
         "switch", fill, best
     )  # of padding there is none
     order = range(rank) if not at["storage_order"] else range(rank)[::-1]
@@ -381,30 +242,12 @@ def max_pool(at: At, x: Node) -> Any:
     return [top, channel * int(np.prod(sizes[2:])) + place]
 
 
-def positions(sizes: Sequence[int], kernel: Sequence[int], window: Window) -> Iterator[Array]:
-    """The places in windows along each axis, counted from the first element: a row for a window."""
-    for n, k, stride, dilation, before, after in zip(sizes, kernel, *window, strict=True):
-        starts = numbers((n + before + after - dilation * (k - 1) - 1) // stride + 1)
-        yield starts[:, None] * stride - before + np.arange(k) * dilation
-
-
 @rule("AveragePool")
-def average_pool(at: At, x: Node) -> Known:
+def average_pooling(at: At, x: Node) -> Known:
     kernel = at["kernel_shape"]
-    window = _, _, before, after = pool_windows(at, x, kernel)
-    patches = windows(at, x, kernel, window)
-    within, padded = tuple(range(x.rank, patches.rank)), at["count_include_pad"]
-    if not any(before) and not any(a > 0 for a in after):
-        return total(patches, within) / float(np.prod(kernel))
-    sizes = static(x, "an average at the edge", range(2, x.rank))
-    count: Array = np.ones((), np.int64)
-    _, _, first, last = spatial(at, x, kernel)
-    for j, row in enumerate(positions(sizes, kernel, window)):
-        low, high = (-first[j], sizes[j] + last[j]) if padded else (0, sizes[j])
-        count = count[..., None] * ((row >= low) & (row < high)).sum(1)
-    return total(patches, within) / at.node(count.astype(x.element.dtype)).dimshuffle(
-        ["x", "x", *range(len(kernel))]
-    )
+    window = pool_windows(at, x, kernel)
+    padding = spatial(at, x, kernel)[2:] if at["count_include_pad"] else None
+    return average_pool(at, x, kernel, window, padding)
 
 
 @rule("LpPool")

@@ -14,12 +14,13 @@ import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import BY_DTYPE, F32, F64, I32, I64
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.rules import Array, Known, Unsupported, known_size, real_axes, rule
+from cvm.importers.graph.elementwise import clipped
+from cvm.importers.graph.reductions import total
+from cvm.importers.graph.rules import Array, Known, Unsupported, known_size, real_axes
 
-from .elementwise import clipped
+from .importer import At
 from .quantized import dequantized, dot, quantized, requantize, scalar_of
-from .reductions_and_normalization import total
+from .rules import rule
 
 MAX_EXP = 0x7FFFFF  # the largest entry of the table of exponentials
 scalar = partial(scalar_of, kind="scales")

@@ -4,35 +4,41 @@ shapes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import Dim, Size, product, same_size
-from cvm.dialect.types.tensor_types import I8, I16, I32, MAX_SIZE, UI8, UI16
 from cvm.importers.exactness import Exactness
-from cvm.importers.graph.importer import At
+from cvm.importers.graph.elementwise import number
+from cvm.importers.graph.movement import (
+    FAR,
+    bordered,
+    broadcast,
+    counted,
+    cut,
+    filled,
+    joined,
+    pieces,
+    repeated,
+    reshaped,
+    with_border,
+)
 from cvm.importers.graph.rules import (
-    MAX_CONSTANT,
     Array,
     Ints,
     Known,
     Unsupported,
     aligned,
     known_size,
-    numbers,
     real_axes,
-    rule,
     static,
 )
 
 from .elements import I64, element_of, to_array
-from .elementwise import number
-
-FAR = 1 << 40
-
+from .importer import At
+from .rules import rule
 
 # Constants and shapes
 
@@ -72,20 +78,10 @@ def constant_of_shape(at: At, shape: Ints) -> Known:
     return at.like(shape).scalar("second", at.node(value.reshape(())))
 
 
-def filled(shape: tuple[int, ...], value: Array) -> Array:
-    if np.prod(shape, dtype=object) >= MAX_SIZE:
-        raise Unsupported(f"a constant of shape {shape}")
-    return np.broadcast_to(value, shape)
-
-
 @rule("Range", symbolic=lambda at, a, b, c: symbolic_range(at, a, b, c))
 def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
     """Range of known sizes, each number the sum of the one before and the step."""
-    start, limit, delta = (v.reshape(()) for v in (start, limit, delta))
-    if abs(float(limit) - float(start)) / abs(float(delta)) > MAX_CONSTANT:
-        raise Unsupported("a range of more than 2^24 numbers")
-    count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
-    return np.add.accumulate([start, *[delta] * count], dtype=start.dtype)[:count]
+    return counted(start, limit, delta)
 
 
 def symbolic_range(at: At, start: Array, limit: Array, delta: Array) -> Known:
@@ -115,90 +111,6 @@ def reshape(at: At, x: Node, shape: Ints | None = None) -> Known:
     if not at["allowzero"]:
         target = [x.shape[n] if same_size(m, 0) else m for n, m in enumerate(target)]
     return reshaped(at, x, target)
-
-
-def reshaped(at: At, x: Node, target: Sequence[Dim]) -> Node:
-    """The elements in another shape, in which one size may be -1."""
-    sizes = [n for n in target if not same_size(n, -1)]
-    if len(sizes) < len(target) and (missing := quotient(x.shape, sizes)) is not None:
-        target = [missing if same_size(n, -1) else n for n in target]
-    if len([n for n in target if isinstance(n, Size) or n == -1]) <= 1:
-        return at.apply(
-            "cvm.reshape", x, target_shape=tuple(-1 if isinstance(n, Size) else n for n in target)
-        )
-    if any(same_size(n, -1) for n in target):
-        raise Unsupported("a size of -1 beside others that are not known")
-    y = regrouped(at, x, target)
-    return at.apply("builtin.reshape_like", x, at.like(target)) if y is None else y
-
-
-def factors(shape: Sequence[Dim]) -> tuple[int, list[Size]]:
-    """The product of sizes as a number, and sizes that are not known."""
-    number, sizes = 1, []
-    for n in shape:
-        match n:
-            case int():
-                number *= n
-            case Size((((str("*"), *parts), k),), 0):
-                more, inner = factors(parts)
-                number, sizes = number * k * more, [*sizes, *inner]
-            case Size(((atom, k),), 0):
-                number, sizes = number * k, [*sizes, Size(((atom, 1),))]
-            case _:
-                sizes = [*sizes, n]
-    return number, sizes
-
-
-def quotient(shape: Sequence[Dim], divisor: Sequence[Dim]) -> Dim | None:
-    """The product of some sizes by that of others, where it can be told now."""
-    (number, sizes), (by, divisor_sizes) = factors(shape), factors(divisor)
-    for n in divisor_sizes:
-        if (at := next((k for k, m in enumerate(sizes) if same_size(n, m)), None)) is None:
-            return None
-        sizes.pop(at)
-    return None if by == 0 or number % by else product((number // by, *sizes))
-
-
-def equal_products(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    return all(isinstance(q, int) and q == 1 for q in (quotient(a, b), quotient(b, a)))
-
-
-def regrouped(at: At, x: Node, target: Sequence[Dim]) -> Node | None:
-    """The reshape as axes that are split and then merged, where the sizes line up so."""
-    split: list[tuple[int, ...]] = []
-    merge: list[int] = []
-    left, right = list(x.shape), list(target)
-    while left or right:
-        if left and right and same_size(left[0], right[0]):
-            split.append((-1,))
-            merge.append(1)
-            left, right = left[1:], right[1:]
-            continue
-        cut = next(
-            (
-                (i, j)
-                for total in range(2, len(left) + len(right) + 1)
-                for i in range(len(left) + 1)
-                if 0 <= (j := total - i) <= len(right)
-                and 1 in (i, j)
-                and equal_products(left[:i], right[:j])
-            ),
-            None,
-        )
-        if cut is None:
-            return None
-        i, j = cut
-        if i == 1:
-            sizes = right[:j]
-            if sum(isinstance(n, Size) for n in sizes) > 1:
-                return None
-            split.append(tuple(-1 if isinstance(n, Size) else n for n in sizes))
-            merge += [1] * j
-        else:
-            split += [(-1,)] * i
-            merge.append(i)
-        left, right = left[i:], right[j:]
-    return at.apply("builtin.reshape", x, split=tuple(split), merge=tuple(merge))
 
 
 @rule("Flatten")
@@ -244,14 +156,6 @@ def expand(at: At, x: Node, shape: Ints) -> Known:
     return broadcast(at, value, joined)
 
 
-def broadcast(at: At, x: Node, shape: Sequence[Dim]) -> Node:
-    return (
-        at.like(shape).scalar("second", x)
-        if all(same_size(n, m) or same_size(n, 1) for n, m in zip(x.shape, shape, strict=True))
-        else at.apply("builtin.broadcast_like", x, at.like(shape))
-    )
-
-
 rule("Transpose")(lambda at, x: x.dimshuffle(at["perm"] or range(x.rank)[::-1]))
 
 
@@ -261,15 +165,6 @@ rule("Transpose")(lambda at, x: x.dimshuffle(at["perm"] or range(x.rank)[::-1]))
 @rule("Concat", symbolic=lambda at, *xs: np.concatenate([x.astype(object) for x in xs], at["axis"]))
 def concatenate(at: At, *xs: Node) -> Known:
     return joined(at, xs, (1 if at["axis"] is None else at["axis"]) % xs[0].rank)
-
-
-def joined(at: At, xs: Sequence[Node], axis: int) -> Node:
-    return at.apply("cvm.concatenate", *xs, axis=axis) if len(xs) > 1 else xs[0]
-
-
-def stacked(at: At, parts: Sequence[Known], axis: int = 0) -> Node:
-    """Values of one shape as slices along a new axis."""
-    return joined(at, [at.node(p).with_ones((axis,)) for p in parts], axis)
 
 
 def cut_sizes(at: At, x: Array, *bounds: Any) -> Array:
@@ -322,47 +217,6 @@ def slice_(
     return cut(at, x, *([max(-FAR, min(FAR, f[k])) for f in bounds] for k in range(3)))
 
 
-def cut(at: At, x: Node, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]) -> Node:
-    """A slice, which may be empty: of an axis of known size, nothing is left by cutting all of it
-    off.
-    """
-    ranges = [slice(*part) for part in zip(begin, end, strides, strict=True)]
-    empty = [
-        isinstance(n, int) and not range(n)[part] for n, part in zip(x.shape, ranges, strict=True)
-    ]
-    if any(empty):
-        less = tuple(
-            -n if gone and isinstance(n, int) else 0 for n, gone in zip(x.shape, empty, strict=True)
-        )
-        x = at.apply("builtin.pad", x, before=(0,) * x.rank, after=less)
-        if not all(empty[j] or part == slice(0, FAR, 1) for j, part in enumerate(ranges)):
-            shape = [
-                len(range(n)[part])
-                for n, part in zip(static(x, "an empty slice"), ranges, strict=True)
-            ]
-            return at.node(np.zeros(shape, x.element.dtype))
-        return x
-    return at.apply("cvm.slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(strides))
-
-
-def part(at: At, x: Node, axis: int, start: int, stop: int) -> Node:
-    """The elements from one place to another along an axis."""
-    begin, end = [0] * x.rank, [FAR] * x.rank
-    begin[axis], end[axis] = start, stop
-    return cut(at, x, begin, end, [1] * x.rank)
-
-
-def at_step(at: At, x: Node, axis: int, t: int) -> Node:
-    """The slice of a value at a place along an axis, without that axis."""
-    if isinstance(x.shape[axis], int):
-        y = part(at, x, axis, t, t + 1)
-    else:
-        y = at.apply(
-            "builtin.strided_slice_like", x, np.zeros((1,) * x.rank, bool), axes=(axis,), begin=(t,)
-        )
-    return y.dimshuffle([j for j in range(x.rank) if j != axis])
-
-
 def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
     """A bound as a number: of sizes, one that is the whole axis or counts from its end."""
     if isinstance(n, int):
@@ -376,7 +230,7 @@ def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
 
 def split_sizes(at: At, x: Array, parts: Any = None) -> Any:
     ends = (
-        np.cumsum([int(n) for n in parts])[:-1] if parts is not None else len(at.node_proto.output)
+        np.cumsum([int(n) for n in parts])[:-1] if parts is not None else len(at.graph_node.outputs)
     )
     return list(np.split(x, ends))
 
@@ -385,29 +239,15 @@ def split_sizes(at: At, x: Array, parts: Any = None) -> Any:
 def split(at: At, x: Node, parts: Ints | None = None) -> Any:
     axis = real_axes((at["axis"],), x.rank)[0]
     sizes = parts if parts is not None else at["split"]
-    if sizes is None and at["num_outputs"] not in (None, len(at.node_proto.output)):
+    if sizes is None and at["num_outputs"] not in (None, len(at.graph_node.outputs)):
         raise ValueError(
-            f"num_outputs is {at['num_outputs']}, of {len(at.node_proto.output)} outputs"
+            f"num_outputs is {at['num_outputs']}, of {len(at.graph_node.outputs)} outputs"
         )
     if sizes is None:
-        whole, count = static(x, "an axis that is split", (axis,))[0], len(at.node_proto.output)
+        whole, count = static(x, "an axis that is split", (axis,))[0], len(at.graph_node.outputs)
         part_size = -(-whole // count)
         sizes = [min(part_size, whole - min(k * part_size, whole)) for k in range(count)]
     return pieces(at, x, axis, sizes)
-
-
-def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
-    parts: list[Known] = []
-    start = 0
-    for n in sizes:
-        length = known_size(n, "a piece")
-        start += length
-        if isinstance(whole := x.shape[axis], int) and (length < 0 or start > whole):
-            raise ValueError(f"the pieces are longer than the axis, which has {whole} elements")
-        parts.append(part(at, x, axis, start - length, start))
-    if isinstance(x.shape[axis], int) and start != x.shape[axis]:
-        raise ValueError(f"the pieces have {start} of {x.shape[axis]} elements")
-    return parts
 
 
 @rule("Tile", until=6)
@@ -420,13 +260,6 @@ def tile_by_axis(at: At, x: Node, tiles: Array, axis: Array) -> Known:
 @rule("Tile", since=6)
 def tile(at: At, x: Node, repeats: Ints) -> Known:
     return repeated(at, x, [known_size(n, "a number of repetitions") for n in repeats])
-
-
-def repeated(at: At, x: Node, reps: Sequence[int]) -> Known:
-    if 0 in reps:
-        shape = tuple(n * m for n, m in zip(static(x, "what is repeated"), reps, strict=True))
-        return filled(shape, np.zeros((), x.element.dtype))
-    return at.apply("cvm.tile", x, reps=tuple(reps)) if reps else x
 
 
 @rule("Pad")
@@ -453,45 +286,6 @@ def pad(
     return with_border(
         at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value)
     )
-
-
-def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], value: Node) -> Node:
-    sides = {"before": tuple(before), "after": tuple(after)}
-    y = at.apply("builtin.pad", x, **sides)
-    constant = at.importer.builder.constants.get(value.value)
-    if constant is not None and not np.any(constant != 0) and not np.any(np.signbit(constant)):
-        return y
-    if x.element in (I8, UI8, I16, UI16, I32) and all(n >= 0 for n in (*before, *after)):
-        return at.apply("quant.pad", x, value.cast(x.element), **sides)
-    return at.apply("builtin.pad", x.scalar("second", True), **sides).scalar(
-        "switch", y, value.cast(x.element)
-    )
-
-
-def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode: str) -> Node:
-    """A border of elements of the value: mirrored, the nearest ones, or from the other end."""
-    if min((*before, *after), default=0) < 0:  # what is cut off is not there to be mirrored
-        first, last = (tuple(min(n, 0) for n in side) for side in (before, after))
-        x = at.apply("builtin.pad", x, before=first, after=last)
-        before, after = ([max(n, 0) for n in side] for side in (before, after))
-    for axis, (b, a) in enumerate(zip(before, after, strict=True)):
-        if b or a:
-            (n,) = static(x, "an axis with a border", (axis,))
-            places = numbers(n + b + a) - b
-            if n == 0 or (mode == "reflect" and n == 1 and places.size > 1):
-                raise ValueError("nothing is there to fill a border with")
-            if mode in ("reflect", "symmetric"):
-                period = 2 * n - 2 * (mode == "reflect")
-                places = places % max(period, 1)
-                places = (
-                    np.minimum(places, period - 1 + (mode == "reflect") - places)
-                    if period
-                    else places
-                )
-            else:
-                places = np.clip(places, 0, n - 1) if mode == "edge" else places % n
-            x = at.apply("builtin.gather", x, places, axes=(axis,))
-    return x
 
 
 @rule("DepthToSpace")

@@ -9,14 +9,16 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.spec.broadcasting import same_shape
 from cvm.dialect.types.tensor_types import BY_DTYPE, F16, F32, I32, UI8, ElementType
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.rules import Array, Known, Unsupported, aligned, rule
+from cvm.importers.graph.contractions import matmul
+from cvm.importers.graph.elementwise import clipped, combine, number
+from cvm.importers.graph.movement import reshaped
+from cvm.importers.graph.rules import Array, Known, Unsupported, aligned
 
 from .elements import element_of
-from .elementwise import clipped, combine, number
 from .exactness import HALF
-from .matmul_conv_pool import kernel_sizes, product, spatial
-from .movement import reshaped
+from .importer import At
+from .matmul_conv_pool import kernel_sizes, spatial
+from .rules import rule
 
 
 def of_axis(at: At, x: Node, row: Node) -> Node:
@@ -121,7 +123,7 @@ def integer_product(
         return y if a.rank == 2 else reshaped(at, y, (*a.shape[:-1], b.shape[1]))
     if a.rank == b.rank >= 2 and same_shape(a.shape[:-2], b.shape[:-2]):
         return at.apply("quant.batch_matmul", a, b, *zeros)
-    return product(at, less_zero(a, a_zero), less_zero(b, b_zero))
+    return matmul(at, less_zero(a, a_zero), less_zero(b, b_zero))
 
 
 def less_zero(x: Node, zero: Node | None) -> Node:

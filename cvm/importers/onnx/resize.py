@@ -4,18 +4,19 @@ are computed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.sizes import Dim, same_size
+from cvm.dialect.types.sizes import Dim
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
-from cvm.importers.graph.importer import At
+from cvm.importers.graph.contractions import contract
+from cvm.importers.graph.elementwise import clipped, number
+from cvm.importers.graph.movement import at_step
+from cvm.importers.graph.resize import WHAT, Sampling, along, resample, stretches
 from cvm.importers.graph.rules import (
-    MAX_CONSTANT,
     Array,
     Ints,
     Known,
@@ -23,16 +24,12 @@ from cvm.importers.graph.rules import (
     known_size,
     numbers,
     real_axes,
-    rule,
     static,
 )
 
 from .elements import I64
-from .elementwise import clipped, number
-from .matmul_conv_pool import contract
-from .movement import at_step
-
-WHAT = "what is resized"  # of unknown size, in a refusal
+from .importer import At
+from .rules import rule
 
 
 @rule("Upsample")
@@ -46,7 +43,7 @@ def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
         else scales.tolist()
     )
     m = [resized(n, s) for n, s in zip(x.shape, factors, strict=True)]
-    at.rule_exactness = sampling.exactness(x.shape, m, factors)
+    at.rule_exactness = exactness_of(sampling, x.shape, m, factors)
     for axis, scale in enumerate(factors):
         if scale != 1:
             x = along(at, x, axis, known_size(m[axis], WHAT), float(scale), sampling)
@@ -74,10 +71,7 @@ def resize(
     )
     policy = at["keep_aspect_ratio_policy"]
     if sizes:
-        pairs = [(x.shape[a], m) for a, m in zip(axes, sizes, strict=True)]
-        factors = [
-            1.0 if same_size(n, m) else known_size(m, WHAT) / known_size(n, WHAT) for n, m in pairs
-        ]
+        factors = stretches([x.shape[a] for a in axes], sizes)
         output_sizes: list[Dim] = list(sizes)
         if policy not in (None, "stretch"):
             factor = (min if policy == "not_larger" else max)(factors)
@@ -89,155 +83,33 @@ def resize(
     else:
         raise ValueError("it has neither sizes nor scales")
     of_axes = [x.shape[a] for a in axes]
-    at.rule_exactness = sampling.exactness(of_axes, output_sizes, factors)
-    region = (
-        None
-        if roi is None or sampling.transform != "tf_crop_and_resize"
-        else roi.astype(np.float64)
-    )
-    for k, axis in enumerate(axes):
-        part = (0.0, 1.0) if region is None else (float(region[k]), float(region[len(axes) + k]))
-        if not (
-            same_size(output_sizes[k], x.shape[axis]) and factors[k] == 1 and part == (0.0, 1.0)
-        ):
-            x = along(at, x, axis, known_size(output_sizes[k], WHAT), factors[k], sampling, part)
-    return x
+    at.rule_exactness = exactness_of(sampling, of_axes, output_sizes, factors)
+    parts = None
+    if roi is not None and sampling.transform == "tf_crop_and_resize":
+        ends = roi.astype(np.float64).tolist()
+        parts = [(ends[k], ends[len(axes) + k]) for k in range(len(axes))]
+    return resample(at, x, axes, output_sizes, factors, sampling, parts)
+
+
+def exactness_of(
+    sampling: Sampling, n: Sequence[Dim], m: Sequence[Dim], scales: Sequence[float]
+) -> Exactness:
+    """Say where onnxruntime leaves ONNX's definition; nearest elements are chosen in f32."""
+    pairs = [(float(a), float(b), s) for a, b, s in zip(n, m, scales, strict=True) if s != 1]
+    if sampling.transform == "tf_crop_and_resize":
+        return Exactness(
+            bound="unlike onnxruntime, which crops to whole lengths and only what is resized"
+        )
+    if pairs and all(a == b for a, b, _ in pairs):
+        return Exactness(bound="unlike onnxruntime, which copies what keeps its sizes")
+    if sampling.transform == "align_corners" and any(abs(a * s - b) > 1e-5 for a, b, s in pairs):
+        return Exactness(bound="unlike onnxruntime, which aligns the corners of whole elements")
+    return EXACT if sampling.mode == "nearest" else ROUNDED
 
 
 def resized(n: Dim, factor: float) -> Dim:
     """The product in f32, the type of scales, without its fraction."""
     return n if factor == 1 else int(np.float32(known_size(n, WHAT)) * np.float32(factor))
-
-
-# the position among n elements of the numbers x, in f32: the scale is the ratio before rounding to
-# whole elements, of which `length` is the product
-PLACES: dict[str, Callable[[np.ndarray, int, float, float], np.ndarray]] = {
-    "half_pixel": lambda x, n, scale, length: (x + 0.5) / scale - 0.5,
-    "half_pixel_symmetric": lambda x, n, scale, length: (
-        n / 2 * (1 - len(x) / length) + (x + 0.5) / scale - 0.5
-    ),
-    "pytorch_half_pixel": lambda x, n, scale, length: (
-        (x + 0.5) / scale - 0.5 if len(x) > 1 else np.zeros(len(x), np.float32)
-    ),
-    "align_corners": lambda x, n, scale, length: (
-        x * (n - 1) / (length - 1) if length != 1 else np.zeros(len(x))
-    ),
-    "asymmetric": lambda x, n, scale, length: x / scale,
-    "tf_half_pixel_for_nn": lambda x, n, scale, length: (x + 0.5) / scale,
-}
-NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """An interpolation of elements between others."""
-
-    mode: str
-    transform: str
-    rounding: str
-    coefficient: float = -0.75
-    exclude: bool = False
-    beyond: float = 0.0
-    antialias: bool = False
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("nearest", "linear", "cubic"):
-            raise Unsupported(f"the mode {self.mode}")
-
-    def exactness(self, n: Sequence[Dim], m: Sequence[Dim], scales: Sequence[float]) -> Exactness:
-        """Say where onnxruntime leaves ONNX's definition; nearest elements are chosen in f32."""
-        pairs = [(float(a), float(b), s) for a, b, s in zip(n, m, scales, strict=True) if s != 1]
-        if self.transform == "tf_crop_and_resize":
-            return Exactness(
-                bound="unlike onnxruntime, which crops to whole lengths and only what is resized"
-            )
-        if pairs and all(a == b for a, b, _ in pairs):
-            return Exactness(bound="unlike onnxruntime, which copies what keeps its sizes")
-        if self.transform == "align_corners" and any(abs(a * s - b) > 1e-5 for a, b, s in pairs):
-            return Exactness(bound="unlike onnxruntime, which aligns the corners of whole elements")
-        return EXACT if self.mode == "nearest" else ROUNDED
-
-    def places(self, n: int, m: int, scale: float, part: tuple[float, float]) -> np.ndarray:
-        """The position in n elements of each of m."""
-        x, length = np.arange(m, dtype=np.float32), scale * n
-        if self.transform == "tf_crop_and_resize":
-            step = x / (length - 1) if length != 1 else np.full(len(x), 0.5, np.float32)
-            return (part[0] + step * (part[1] - part[0])) * (n - 1)
-        if self.transform not in PLACES:
-            raise Unsupported(f"coordinates by {self.transform}")
-        return PLACES[self.transform](x, n, scale, length).astype(np.float64)
-
-    def weights(self, n: int, places: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-        """The elements that each place is made of, and their weights."""
-        if self.mode == "nearest":
-            if self.rounding not in NEAREST:
-                raise Unsupported(f"rounding by {self.rounding}")
-            return NEAREST[self.rounding](places)[:, None].astype(np.int64), np.ones(
-                (len(places), 1)
-            )
-        stretch = min(scale, 1.0) if self.antialias else 1.0
-        reach = int(np.ceil((1 if self.mode == "linear" else 2) / stretch))
-        taps = np.floor(places).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
-        away = np.abs(taps - places[:, None]) * stretch
-        factors = (
-            np.maximum(1 - away, 0) if self.mode == "linear" else cubic(away, self.coefficient)
-        )
-        if self.exclude:
-            factors = np.where((taps >= 0) & (taps < n), factors, 0)
-        if self.exclude or self.antialias:
-            factors = factors / factors.sum(1, keepdims=True)
-        return taps, factors
-
-
-def cubic(x: np.ndarray, a: float) -> np.ndarray:
-    inner = (a + 2) * x**3 - (a + 3) * x**2 + 1
-    return np.where(x <= 1, inner, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0))
-
-
-def along(
-    at: At,
-    x: Node,
-    axis: int,
-    m: int,
-    scale: float,
-    sampling: Sampling,
-    part: tuple[float, float] = (0, 1),
-) -> Node:
-    """An axis resized: for each of the elements that go into one, what is there times its
-    weight.
-    """
-    (n,) = static(x, WHAT, (axis,))
-    if n == 0 or m < 0 or scale <= 0 or m * max(1.0, 1 / scale) > MAX_CONSTANT:
-        raise Unsupported(f"an axis of {n} elements resized to {m}")
-    places = sampling.places(n, m, scale, part)
-    taps, weights = sampling.weights(n, places, scale)
-    column = ["x" if j != axis else 0 for j in range(x.rank)]
-    outside = (
-        (places < 0) | (places > n - 1)
-        if sampling.transform == "tf_crop_and_resize"
-        else np.zeros(m, bool)
-    )
-    total: Node | None = None
-    for k in np.flatnonzero(weights.any(0)):
-        term = at.apply(
-            "builtin.gather", x, np.clip(taps[:, k], 0, n - 1), axes=(axis,), mode="clip"
-        )
-        if (weights[:, k] != 1).any():
-            if x.element.kind != "float":
-                raise Unsupported("integers between others")
-            term = term * at.node(weights[:, k].astype(x.element.dtype)).dimshuffle(column)
-        total = term if total is None else total + term
-    assert total is not None
-    if outside.any():
-        total = (
-            at.node(outside).dimshuffle(column).scalar("switch", number(x, sampling.beyond), total)
-        )
-    return total
 
 
 @rule("AffineGrid")

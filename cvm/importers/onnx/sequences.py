@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.rules import Array, Items, Known, rule, static
+from cvm.importers.graph.movement import at_step, joined, pieces, stacked
+from cvm.importers.graph.rules import Array, Items, Known, static
 
-from .movement import at_step, joined, pieces, stacked
+from .importer import At
+from .rules import rule
 
 
 @rule("SequenceEmpty")

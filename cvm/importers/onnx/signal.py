@@ -5,19 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.importers.graph.importer import At
-from cvm.importers.graph.rules import (
-    MAX_CONSTANT,
-    Array,
-    Known,
-    Unsupported,
-    real_axes,
-    rule,
-    static,
-)
+from cvm.importers.graph.contractions import contract
+from cvm.importers.graph.movement import at_step, stacked
+from cvm.importers.graph.rules import MAX_CONSTANT, Array, Known, Unsupported, real_axes, static
 
-from .matmul_conv_pool import contract
-from .movement import at_step, stacked
+from .importer import At
+from .rules import rule
 
 LETTERS = "abcdefghijklmnopqrstuvw"
 

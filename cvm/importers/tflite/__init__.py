@@ -9,7 +9,6 @@ value.
 
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from cvm.dialect.types.tensor_types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, Table, contents, options, root
-from cvm.importers.graph.importer import Importer
+from cvm.importers.graph.importer import GraphNode, Importer
 
 from . import arithmetic, contractions, movement, softmax, state, unary
 from .rules import At, Tensor, Unsupported
@@ -226,16 +225,14 @@ class Model:
             ends = operator.inputs, operator.outputs
             inputs, outputs = (["" if n == -1 else str(n) for n in numbers] for numbers in ends)
             self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
-            proto = SimpleNamespace(
-                op_type=op, domain=name, input=inputs, output=outputs, attribute=()
-            )
+            node = GraphNode(op, inputs, outputs, domain=name)
             missing = [
                 n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"
             ]
             if missing and op != "DENSIFY":  # which reads sparse data
                 raise Damaged(f"operator {number} reads tensor {missing[0]} before it is computed")
             self.to.add(
-                At(self.to, proto, values, {}, str(number), tensors, operator, self.rounding, self)
+                At(self.to, node, values, str(number), tensors, operator, self.rounding, self)
             )
             for n in inputs:
                 if (

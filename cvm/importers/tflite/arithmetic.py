@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import partial, reduce
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F32, I16, I32, I64
 from cvm.importers.exactness import Exactness
+from cvm.importers.graph.elementwise import combine, converted, quotient, where
+from cvm.importers.graph.movement import reshaped
 from cvm.importers.graph.rules import aligned
-from cvm.importers.onnx.elementwise import combine, converted, where
-from cvm.importers.onnx.movement import reshaped
 
 from . import quantization as q
 from .fixed_point import high, leading_zeros, shifted
-from .rules import FINITE, ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale
+from .rules import FINITE, ROUNDED, At, Known, Tensor, Unsupported, plain, rule, same_scale
 from .schema import ACTIVATIONS
 
 
@@ -121,7 +122,7 @@ NO_ZERO = Exactness(
 def divide(at: At, a: Node, b: Node) -> Known:
     """Take all but quantised numbers of 16 bits."""
     if not at.y.is_quantised:
-        return activated(at, at.onnx("Div", a, b))
+        return activated(at, quotient(at, a, b))
     if at.y.element.bits > 8:
         raise Unsupported(f"division of quantised {at.y.element}")
     x, z, (low, most) = at.input(0), at.input(1), q.activation_range(at, at.y)
@@ -129,9 +130,9 @@ def divide(at: At, a: Node, b: Node) -> Known:
     whole = combine("mul", a, b.scalar("sgn"))
     above, below = (reshaped(at, n, (-1,)) for n in (whole, b.scalar("abs_").like(whole)))
     up = leading_zeros(above.scalar("maximum", -1 - above)) - 1
-    quotient = high(
-        shifted(above.cast(I64), up), at.apply("quant.reciprocal", below).cast(I64)
-    ).cast(I32)
+    ratio = high(shifted(above.cast(I64), up), at.apply("quant.reciprocal", below).cast(I64)).cast(
+        I32
+    )
     m, s = q.quantized_multiplier(float(x.scale / (z.scale * at.y.scale)))
     shift = (up - leading_zeros(below) + (31 + s)).cast(I32)
     attrs = {
@@ -141,7 +142,7 @@ def divide(at: At, a: Node, b: Node) -> Known:
         "min": low,
         "max": most,
     }
-    result = at.apply("quant.requantize", quotient, np.array(m, np.int32), shift, **attrs, axis=0)
+    result = at.apply("quant.requantize", ratio, np.array(m, np.int32), shift, **attrs, axis=0)
     return reshaped(at, result, whole.shape)
 
 
@@ -151,7 +152,7 @@ def binary(at: At, a: Node, b: Node) -> Known:
     """Take floats and plain integers."""
     plain(at)
     if at.op == "FLOOR_DIV" and a.element.kind == "float":
-        return at.onnx("Div", a, b).scalar("floor")
+        return quotient(at, a, b).scalar("floor")
     return combine(
         {"FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}[at.op],
         a,
@@ -159,9 +160,22 @@ def binary(at: At, a: Node, b: Node) -> Known:
     )
 
 
-forward({"ADD_N": "Sum"}, plain, FINITE)
-forward({"MAXIMUM": "Max", "MINIMUM": "Min"}, same_scale, FINITE)
-forward({"LOGICAL_AND": "And", "LOGICAL_OR": "Or"})
+rule("LOGICAL_AND")(lambda at, a, b: combine("and_", a, b))
+rule("LOGICAL_OR")(lambda at, a, b: combine("or_", a, b))
+
+
+@rule("ADD_N", floats=FINITE)
+def add_all(at: At, *xs: Node) -> Known:
+    """Take floats and plain integers."""
+    plain(at)
+    return reduce(partial(combine, "add"), xs)
+
+
+@rule("MAXIMUM", "MINIMUM", floats=FINITE)
+def extreme(at: At, *xs: Node) -> Known:
+    """Take numbers of one scale."""
+    same_scale(at)
+    return reduce(partial(combine, at.op.lower()), xs)
 
 
 COMPARISONS = {

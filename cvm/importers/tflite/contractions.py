@@ -12,9 +12,19 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F64, I16, I32, I64
 from cvm.importers.exactness import SUMS, Exactness
+from cvm.importers.graph import reductions
+from cvm.importers.graph.contractions import (
+    Window,
+    average_pool,
+    convolution,
+    halves,
+    matmul,
+    max_pool,
+    same_padding,
+    transposed_convolution,
+)
+from cvm.importers.graph.movement import reshaped
 from cvm.importers.graph.rules import known_size, real_axes, static
-from cvm.importers.onnx.matmul_conv_pool import halves, same_padding
-from cvm.importers.onnx.movement import reshaped
 
 from .arithmetic import activated
 from .fixed_point import inverse_square_root
@@ -78,11 +88,15 @@ def finished(at: At, sums: Node, of: Tensor) -> Node:
     )
 
 
-def in_nchw(at: At, op: str, x: Node, *more: Any, **attributes: Any) -> Node:
-    """An ONNX operator of floats, and the fused activation."""
-    return activated(
-        at, at.onnx(op, x.dimshuffle(TO_NCHW), *more, **attributes).dimshuffle(TO_NHWC)
-    )
+def channels_last(at: At, y: Node) -> Node:
+    """A result whose channels come second with these last, and the fused activation."""
+    return activated(at, y.dimshuffle(TO_NHWC))
+
+
+def window_of(
+    pads: Sequence[int], strides: Sequence[int], dilations: Sequence[int] = (1, 1)
+) -> Window:
+    return Window([*strides], [*dilations], [*pads[:2]], [*pads[2:]])
 
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D", exact=SUMS, floats=ROUNDED)
@@ -100,9 +114,9 @@ def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     groups = channels if deep else channels // max(outputs, 1)
     if not at.x.is_quantised:
         w = w.dimshuffle((3, 0, 1, 2) if deep else TO_NCHW)
-        return in_nchw(
-            at, "Conv", x, w, bias, pads=pads, strides=strides, dilations=dilations, group=groups
-        )
+        window = window_of(pads, strides, dilations)
+        y = convolution(at, x.dimshuffle(TO_NCHW), w, bias, window, groups)
+        return channels_last(at, y)
     attributes: dict[str, Any] = {"padding": pads, "stride": strides, "dilation": dilations}
     if deep:
         w = at.apply("cvm.reshape", w, target_shape=(*kernel, channels, outputs // channels))
@@ -125,14 +139,10 @@ def transpose_conv(at: At, shape: Ints, w: Node, x: Node, bias: Node | None = No
     if of.is_quantised:
         attributes = {"padding": (*pads[:2], *after), "stride": strides}
         return finished(at, accumulators(at, "transpose_conv2d", of, x, w, bias, **attributes), of)
-    attributes = {
-        "pads": (*pads[:2], *(max(p, 0) for p in after)),
-        "output_padding": tuple(max(-p, 0) for p in after),
-    }
-    w = w.dimshuffle((3, 0, 1, 2))
-    return in_nchw(
-        at, "ConvTranspose", x, w, bias, **attributes, strides=strides, auto_pad="NOTSET", group=1
-    )
+    window = window_of((*pads[:2], *(max(p, 0) for p in after)), strides)
+    more = [max(-p, 0) for p in after]
+    x, w = x.dimshuffle(TO_NCHW), w.dimshuffle((3, 0, 1, 2))
+    return channels_last(at, transposed_convolution(at, x, w, bias, window, more, 1))
 
 
 @rule("FULLY_CONNECTED", exact=SUMS, floats=ROUNDED)
@@ -165,7 +175,7 @@ def batch_matmul(at: At, a: Node, b: Node) -> Known:
         for n, name in ((a, "x"), (b, "y"))
     )
     if not at.x.is_quantised:
-        return at.onnx("MatMul", a, b)
+        return matmul(at, a, b)
     if a.rank != b.rank and b.rank != 2:
         raise Unsupported("batches of different rank")
     sums = accumulators(at, "batch_matmul", at.x, a, b)
@@ -183,8 +193,8 @@ def pooling(at: At, x: Node) -> Known:
         low, high = activation_range(at, at.y)
         name = "quant.max_pool2d" if at.op == "MAX_POOL_2D" else "quant.avg_pool2d"
         return at.apply(name, x, pool_size=kernel, padding=pads, stride=strides, min=low, max=high)
-    name = "MaxPool" if at.op == "MAX_POOL_2D" else "AveragePool"
-    return in_nchw(at, name, x, kernel_shape=kernel, pads=pads, strides=strides, auto_pad="NOTSET")
+    pool = max_pool if at.op == "MAX_POOL_2D" else average_pool
+    return channels_last(at, pool(at, x.dimshuffle(TO_NCHW), kernel, window_of(pads, strides)))
 
 
 # Reductions
@@ -192,6 +202,11 @@ def pooling(at: At, x: Node) -> Known:
 
 def over(x: Node, axes: Ints) -> tuple[int, ...]:
     return tuple(sorted({real_axes((a,), x.rank)[0] for a in axes}))
+
+
+def every_if_none(x: Node, along: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of a reduction; without any, all of them."""
+    return along or tuple(range(x.rank))
 
 
 SIGNED = Exactness(bound="unlike LiteRT 2.3.0, whose kernel reads signed numbers as unsigned")
@@ -202,9 +217,9 @@ SIGNED = Exactness(bound="unlike LiteRT 2.3.0, whose kernel reads signed numbers
 def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
-        return with_kept_dims(
-            at, at.onnx("ReduceMean" if at.op == "MEAN" else "ReduceSum", x, along), along
-        )
+        every = every_if_none(x, along)
+        y = reductions.mean(at, x, every) if at.op == "MEAN" else reductions.total(x, every)
+        return with_kept_dims(at, y.cast(x.element), along)
     count = math.prod(static(x, "a mean", along))
     if at.op == "SUM":
         at.rule_exactness = SUMS if at.x.type == "UINT8" else SIGNED
@@ -262,6 +277,10 @@ def reduce(at: At, x: Node, axes: Ints) -> Known:
     name, along = at.op.removeprefix("REDUCE_"), over(x, axes)
     if name in ("ANY", "ALL"):
         return with_kept_dims(at, x.reduce(name.lower(), along), along)
+    every = every_if_none(x, along)
     if name == "PROD":
         plain(at)
-    return with_kept_dims(at, at.onnx(f"Reduce{name.capitalize()}", x, along), along)
+        y = reductions.product_of(x, every)
+    else:
+        y = reductions.extreme(x, every, name.lower())
+    return with_kept_dims(at, y.cast(x.element), along)

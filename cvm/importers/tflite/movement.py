@@ -12,13 +12,21 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import I32
 from cvm.importers.exactness import EXACT, Exactness
+from cvm.importers.graph import movement as moves
+from cvm.importers.graph.indexing import (
+    coordinates,
+    gathered,
+    gathered_at,
+    largest,
+    one_hot as one_hot_of,
+    scattered,
+)
+from cvm.importers.graph.resize import Sampling, resample, stretches
 from cvm.importers.graph.rules import Array, known_size, numbers, real_axes, static
-from cvm.importers.onnx import movement as onnx
-from cvm.importers.onnx.gather_scatter_topk import gathered
 
 from .arithmetic import activated
 from .quantization import at_i32, rescaled
-from .rules import FINITE, ROUNDED, At, Ints, Known, Unsupported, forward, rule, same_scale
+from .rules import FINITE, ROUNDED, At, Ints, Known, Unsupported, rule, same_scale
 from .schema import ELEMENTS, TYPES
 
 
@@ -27,22 +35,44 @@ def place(axis: int, rank: int) -> int:
 
 
 ONE_OF_OURS: dict[str, Callable[..., Any]] = {
-    "BROADCAST_TO": lambda at, x, shape: onnx.broadcast(at, x, shape),
-    "FILL": lambda at, shape, value: onnx.broadcast(at, value, shape),
-    "PACK": lambda at, *xs: onnx.stacked(at, xs, place(at["axis"], xs[0].rank + 1)),
+    "BROADCAST_TO": lambda at, x, shape: moves.broadcast(at, x, shape),
+    "FILL": lambda at, shape, value: moves.broadcast(at, value, shape),
+    "PACK": lambda at, *xs: moves.stacked(at, xs, place(at["axis"], xs[0].rank + 1)),
     "RANK": lambda at, x: np.array(x.rank, np.int32),
-    "RESHAPE": lambda at, x, shape=None: onnx.reshaped(
+    "RESHAPE": lambda at, x, shape=None: moves.reshaped(
         at, x, at["new_shape"].tolist() if shape is None else shape
     ),
     "SHAPE": lambda at, x: np.array(static(x, "a shape"), ELEMENTS[TYPES[at["out_type"]]].dtype),
     "SQUEEZE": lambda at, x: at.apply("cvm.squeeze", x, axes=real_axes(at["squeeze_dims"], x.rank)),
     "TRANSPOSE": lambda at, x, axes: x.dimshuffle(real_axes(axes, x.rank)),
-    "ZEROS_LIKE": lambda at, x: onnx.filled(static(x, "zeros"), np.zeros((), x.element.dtype)),
+    "ZEROS_LIKE": lambda at, x: moves.filled(static(x, "zeros"), np.zeros((), x.element.dtype)),
 }
 for name, function in ONE_OF_OURS.items():
     rule(name)(function)
-forward({"EXPAND_DIMS": "Unsqueeze", "GATHER_ND": "GatherND", "RANGE": "Range", "TILE": "Tile"})
-forward({"CUMSUM": "CumSum"}, floats=ROUNDED)
+rule("GATHER_ND")(lambda at, x, indices: gathered_at(at, x, indices))
+
+
+@rule("EXPAND_DIMS")
+def expand_dims(at: At, x: Node, axes: Array) -> Known:
+    inserted = axes.reshape(-1).tolist()
+    return x.with_ones(sorted(real_axes(inserted, x.rank + len(inserted))))
+
+
+@rule("RANGE")
+def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
+    return moves.counted(start, limit, delta)
+
+
+@rule("TILE")
+def tile(at: At, x: Node, repeats: Ints) -> Known:
+    return moves.repeated(at, x, repeats)
+
+
+@rule("CUMSUM", floats=ROUNDED)
+def cumulative_sum(at: At, x: Node, axis: Array) -> Known:
+    flags = {name: bool(at[name]) for name in ("exclusive", "reverse")}
+    along = place(axis.reshape(()).item(), x.rank)
+    return at.apply("builtin.cumulative", x, axis=along, scalar_op="add", **flags)
 
 
 SEVERAL = Exactness("its ui8 numbers have one scale", "within 1")
@@ -56,14 +86,14 @@ def concatenate(at: At, *xs: Node) -> Known:
     at.rule_exactness = (
         EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
     )
-    y = onnx.joined(at, parts, place(at["axis"], parts[0].rank))
+    y = moves.joined(at, parts, place(at["axis"], parts[0].rank))
     return y if quantised else activated(at, y)
 
 
 @rule("UNPACK")
 def unpack(at: At, x: Node) -> Any:
     axis = place(at["axis"], x.rank)
-    return [onnx.at_step(at, x, axis, k) for k in range(static(x, "what is unpacked", (axis,))[0])]
+    return [moves.at_step(at, x, axis, k) for k in range(static(x, "what is unpacked", (axis,))[0])]
 
 
 @rule("SPLIT")
@@ -72,20 +102,20 @@ def split(at: At, axis: Array, x: Node) -> Any:
     (n,) = static(x, "what is split", (along,))
     if count < 1 or n % count:
         raise ValueError(f"{n} elements in {count} parts")
-    return onnx.pieces(at, x, along, [n // count] * count)
+    return moves.pieces(at, x, along, [n // count] * count)
 
 
 @rule("SPLIT_V")
 def split_v(at: At, x: Node, sizes: Ints, axis: Array) -> Any:
     along = place(axis.item(), x.rank)
     remainder = static(x, "what is split", (along,))[0] - sum(n for n in sizes if n >= 0)
-    return onnx.pieces(at, x, along, [remainder if n < 0 else n for n in sizes])
+    return moves.pieces(at, x, along, [remainder if n < 0 else n for n in sizes])
 
 
 @rule("SLICE")
 def slice_(at: At, x: Node, begin: Ints, size: Ints) -> Known:
-    end = [onnx.FAR if n == -1 else b + n for b, n in zip(begin, size, strict=True)]
-    return onnx.cut(at, x, begin, end, [1] * x.rank)
+    end = [moves.FAR if n == -1 else b + n for b, n in zip(begin, size, strict=True)]
+    return moves.cut(at, x, begin, end, [1] * x.rank)
 
 
 @rule("STRIDED_SLICE")
@@ -103,7 +133,7 @@ def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Kno
         if masked(n, "ellipsis"):
             span = x.rank - axis - sum(not masked(m, "new_axis") for m in range(n + 1, len(begin)))
             shape += range(axis, axis + span)
-            cuts += [(0, onnx.FAR, 1)] * span
+            cuts += [(0, moves.FAR, 1)] * span
         elif masked(n, "new_axis"):
             shape.append("x")
         else:
@@ -116,11 +146,11 @@ def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Kno
                 ends = None if masked(n, "begin") else first, None if masked(n, "end") else last
                 start, stop, _ = slice(*ends, step).indices(size)
                 cuts.append(
-                    (start if start >= 0 else -onnx.FAR, stop if stop >= 0 else -onnx.FAR, step)
+                    (start if start >= 0 else -moves.FAR, stop if stop >= 0 else -moves.FAR, step)
                 )
     trailing = range(len(cuts), x.rank)
-    cuts += [(0, onnx.FAR, 1)] * len(trailing)
-    return onnx.cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *trailing])
+    cuts += [(0, moves.FAR, 1)] * len(trailing)
+    return moves.cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *trailing])
 
 
 @rule("PAD", "PADV2")
@@ -130,7 +160,7 @@ def pad(at: At, x: Node, pads: Array, value: Node | None = None) -> Known:
     before, after = pads.T.tolist()
     if value is not None and value.rank:
         value = at.apply("cvm.squeeze", value)
-    return onnx.with_border(at, x, before, after, zero(at, x) if value is None else value)
+    return moves.with_border(at, x, before, after, zero(at, x) if value is None else value)
 
 
 def zero(at: At, x: Node) -> Node:
@@ -146,7 +176,7 @@ def mirror_pad(at: At, x: Node, pads: Array) -> Known:
         ):
             raise ValueError(f"a border of {sides} of {x.shape[axis]} elements")
     before, after = pads.T.tolist()
-    return onnx.bordered(at, x, before, after, "symmetric" if edge else "reflect")
+    return moves.bordered(at, x, before, after, "symmetric" if edge else "reflect")
 
 
 @rule("GATHER")
@@ -158,13 +188,8 @@ def gather(at: At, x: Node, indices: Known) -> Known:
 
 @rule("SCATTER_ND", floats=ROUNDED)
 def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
-    return at.onnx(
-        "ScatterND",
-        at.node(onnx.filled(shape, np.zeros((), updates.element.dtype))),
-        indices,
-        updates,
-        reduction="add",
-    )
+    zeros = at.node(moves.filled(shape, np.zeros((), updates.element.dtype)))
+    return scattered(at, zeros, updates, coordinates(at, zeros, indices), "add")
 
 
 @rule("ARG_MAX", "ARG_MIN", floats=FINITE)
@@ -176,24 +201,24 @@ def extreme(at: At, x: Node, axis: Array) -> Known:
 
 @rule("TOPK_V2", floats=FINITE)
 def top_k(at: At, x: Node, k: Array) -> Any:
-    values, places = at.onnx("TopK", x, k, axis=-1, largest=1, sorted=1)
-    return [values, at.node(places).cast(at.outputs[1].element)]
+    values, places = largest(at, x, int(k.reshape(())), place(-1, x.rank))
+    return [values, places.cast(at.outputs[1].element)]
 
 
 @rule("REVERSE_V2")
 def reverse(at: At, x: Node, axes: Ints) -> Known:
     back = real_axes(axes, x.rank)
     bounds = (
-        [(-1, -onnx.FAR, -1)[k] if j in back else (0, onnx.FAR, 1)[k] for j in range(x.rank)]
+        [(-1, -moves.FAR, -1)[k] if j in back else (0, moves.FAR, 1)[k] for j in range(x.rank)]
         for k in range(3)
     )
-    return onnx.cut(at, x, *bounds)
+    return moves.cut(at, x, *bounds)
 
 
 @rule("ONE_HOT")
 def one_hot(at: At, indices: Node, depth: Array, on: Node, off: Node) -> Known:
     values = at.apply("cvm.concatenate", off.dimshuffle(["x"]), on.dimshuffle(["x"]), axis=0)
-    return at.onnx("OneHot", indices, depth, values)
+    return one_hot_of(at, indices, depth, values, at["axis"])
 
 
 @rule("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
@@ -218,7 +243,7 @@ def rearranged(
 def space_to_batch(at: At, x: Node, block: Ints, pads: Array) -> Known:
     k = len(block)
     before, after = np.pad(pads, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
-    x = onnx.with_border(at, x, before, after, zero(at, x))
+    x = moves.with_border(at, x, before, after, zero(at, x))
     batch, *shape = static(x, "blocks")
     counts, trailing = [d // b for d, b in zip(shape, block, strict=False)], shape[k:]
     split = [batch, *chain(*zip(counts, block, strict=True)), *trailing]
@@ -234,7 +259,7 @@ def batch_to_space(at: At, x: Node, block: Ints, crops: Array) -> Known:
     to = (images, *(d * b for d, b in zip(shape, block, strict=False)), *shape[k:])
     whole = rearranged(at, x, (*block, images, *shape), order, to)
     before, after = np.pad(crops, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
-    return onnx.cut(
+    return moves.cut(
         at, whole, before, [n - a for n, a in zip(to, after, strict=True)], [1] * x.rank
     )
 
@@ -276,8 +301,9 @@ def resize_bilinear(at: At, x: Node, size: Ints) -> Known:
             if at["half_pixel_centers"]
             else "asymmetric"
         )
-        attributes = {"mode": "linear", "coordinate_transformation_mode": mode, "antialias": 0}
-        return at.onnx("Resize", x, None, None, (x.shape[0], *size, x.shape[3]), **attributes)
+        sizes = (x.shape[0], *size, x.shape[3])
+        factors = stretches(x.shape, sizes)
+        return resample(at, x, range(4), sizes, factors, Sampling("linear", mode, ""))
     unit = 1 << 10
     parts = [x.cast(I32)]
     for axis, n, m, over, under in resizes(at, x, size):

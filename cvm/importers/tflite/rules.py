@@ -4,27 +4,25 @@ our operations of one.
     @rule("SOFTMAX")
     def softmax(at: At, x: Node) -> Known: ...
 
-The parameters after the first are the operator's inputs, as in the rules of the ONNX importer.
-`at["beta"]` is an option, `at.inputs` and `at.outputs` are tensors with their quantisation, and
-`at.onnx` applies a rule of the ONNX importer. `exact` and `floats` say how results compare with the
+The parameters after the first are the operator's inputs, as in `graph/rules.py`.
+`at["beta"]` is an option, `at.inputs` and `at.outputs` are tensors with their quantisation. `exact` and `floats` say how results compare with the
 reference kernels, of integers and where there are floats; a rule that decides this sets
 `at.rule_exactness`. docs/tflite.md is made of this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from cvm.dialect.types.tensor_types import ElementType
-from cvm.importers.exactness import EXACT, ROUNDED, Exactness
-from cvm.importers.flatbuffer import Table, fields, options
-from cvm.importers.graph import importer as onnx_importer
-from cvm.importers.graph.rules import LATEST, Known, Rule, Unsupported, find_rule, table
+from cvm.importers.exactness import ROUNDED, Exactness
+from cvm.importers.flatbuffer import Table, options
+from cvm.importers.graph import importer as graph
+from cvm.importers.graph.rules import Known, Rule, Unsupported, table
 
 from .schema import ELEMENTS, SCHEMA
 
@@ -90,7 +88,7 @@ rule = table(RULES)
 
 
 @dataclass
-class At(onnx_importer.OperatorAt):
+class At(graph.At):
     """An operator of the model, while it is imported."""
 
     tensors: Sequence[Tensor]
@@ -122,26 +120,6 @@ class At(onnx_importer.OperatorAt):
             raise ValueError(f"input {number} is absent")
         return tensor
 
-    def onnx(self, op: str, *inputs: Any, **attributes: Any) -> Any:
-        onnx_rule = find_rule(op, LATEST - 1)
-        assert onnx_rule is not None, op
-        return onnx_rule.function(OnnxAt(self, op, attributes), *inputs)
-
-
-class OnnxAt(onnx_importer.At):
-    """An ONNX node as its rule sees it, made of an operator of TensorFlow Lite; its options are
-    attributes.
-    """
-
-    def __init__(self, at: At, op: str, attributes: dict[str, Any]) -> None:
-        proto = SimpleNamespace(op_type=op, domain="", attribute=(), input=(), output=[""])
-        super().__init__(at.importer, proto, {}, {"": LATEST - 1}, at.where)
-        self.at, self.attributes = at, attributes
-
-    def __getitem__(self, name: str) -> Any:
-        is_option = name not in self.attributes and name in fields(SCHEMA.get(self.at.op, ""))
-        return self.at[name] if is_option else self.attributes.get(name)
-
 
 def same_scale(at: At) -> None:
     """Take numbers of one scale."""
@@ -160,28 +138,6 @@ def plain(at: At) -> None:
     """Take floats and plain integers."""
     if at.y.is_quantised:
         raise Unsupported("quantised numbers")
-
-
-def forward(
-    operators: Mapping[str, str],
-    check: Callable[[At], None] | None = None,
-    floats: Exactness = EXACT,
-    **attributes: Any,
-) -> None:
-    """Enter operators that an operator of ONNX computes, where the check does not refuse their
-    numbers.
-    """
-    for op, name in operators.items():
-
-        def run(at: At, *xs: Any, name: str = name) -> Any:
-            if check is not None:
-                check(at)
-            return at.onnx(name, *xs, **attributes)
-
-        onnx_rule = find_rule(name, LATEST - 1)
-        assert onnx_rule is not None, name
-        run.__doc__ = check.__doc__ if check is not None else ""
-        RULES[op] = Rule(op, 1, LATEST, run, onnx_rule.parameters, None, (EXACT, floats))
 
 
 __all__ = ["ROUNDED", "Known", "Unsupported"]

@@ -13,6 +13,8 @@ import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import I16, I32, I64
+from cvm.importers.graph.reductions import log_softmax_along, softmax_along
+from cvm.importers.graph.rules import real_axes
 
 from .fixed_point import divide_by_power, exponential, logarithm
 from .quantization import at_i32, clipped, quantized_multiplier, requantized, round_away, scaled
@@ -29,7 +31,9 @@ def softmax(at: At, x: Node) -> Known:
     """Along the last axis."""
     beta = at["beta"]
     if not at.x.is_quantised:
-        return at.onnx("Softmax", x * float(np.float32(beta)) if beta != 1 else x, axis=-1)
+        return softmax_along(
+            x * float(np.float32(beta)) if beta != 1 else x, real_axes((-1,), x.rank)[0]
+        )
     return by_rows(
         at, x, lambda at, below: (of_16_bits if x.element is I16 else of_8_bits)(at, below, beta)
     )
@@ -92,7 +96,7 @@ def looked_up(at: At, table: np.ndarray, below: Node) -> Node:
 def log_softmax(at: At, x: Node) -> Known:
     """Along the last axis. Take all but quantised numbers of 16 bits."""
     if not at.x.is_quantised:
-        return at.onnx("LogSoftmax", x, axis=-1)
+        return log_softmax_along(x, real_axes((-1,), x.rank)[0])
     if x.element.bits > 8:
         raise Unsupported("16 bits")
     return by_rows(at, x, log_of_8_bits)

@@ -10,9 +10,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import I8, I16, I32, I64, ElementType
 from cvm.importers.exactness import SUMS
+from cvm.importers.graph.loops import iterated
+from cvm.importers.graph.movement import FAR, cut
 from cvm.importers.graph.rules import Items, static
-from cvm.importers.onnx.control_flow_and_recurrence import iterated
-from cvm.importers.onnx.movement import FAR, cut
 
 from .arithmetic import activated
 from .fixed_point import divide_by_power, logistic_16, tanh_16
@@ -44,7 +44,7 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
         newest.with_ones((2,)),
         axis=2,
     )
-    at.values[at.node_proto.input[STATE_INPUT]] = at.apply(
+    at.values[at.graph_node.inputs[STATE_INPUT]] = at.apply(
         "cvm.reshape", rows, target_shape=tuple(state.shape)
     )
     products = (rows.cast(I32) if quantised else rows) * (
@@ -159,7 +159,7 @@ def lstm(at: At, x: Node, *more: Node | None) -> Known:
         steps,
     )
     for n, state in zip((OUTPUT, CELL), last, strict=True):
-        at.values[at.node_proto.input[n]] = reshape(state, *at.input(n).shape)
+        at.values[at.graph_node.inputs[n]] = reshape(state, *at.input(n).shape)
     return y if at["time_major"] else y.dimshuffle((1, 0, 2))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import I16
 from cvm.importers.exactness import EXACT, Exactness
+from cvm.importers.graph.elementwise import elu, gelu, leaky_relu, same_type, sign
 
 from .fixed_point import divide_by_power, high, inverse_square_root
 from .quantization import LIMITS, bounded, limits_of, quantized_multiplier, round_away, scaled
@@ -78,7 +79,7 @@ def relu(kind: str) -> Function:
     return run
 
 
-def leaky_relu(at: At, q: np.ndarray) -> np.ndarray:
+def quantized_leaky_relu(at: At, q: np.ndarray) -> np.ndarray:
     x, alpha = q - at.x.zero_point, np.float32(at["alpha"])
     factors = (float(at.x.scale / at.y.scale), float(at.x.scale * alpha / at.y.scale))
     above, below = (scaled(x, f, at.rounding) for f in factors)
@@ -197,24 +198,32 @@ TABLES: dict[str, Function] = {
     "RSQRT": rsqrt,
     "ABS": absolute,
     "HARD_SWISH": hard_swish,
-    "LEAKY_RELU": leaky_relu,
+    "LEAKY_RELU": quantized_leaky_relu,
     **{kind: relu(kind) for kind in LIMITS if kind != "NONE"},
 }  # of quantised numbers
 
-_OF_ONNX = "TANH EXP LOG ABS NEG SIN COS SQRT FLOOR CEIL SIGN ROUND LOGISTIC LOGICAL_NOT LEAKY_RELU"
-ONNX_NAMES = {
-    "LOGISTIC": "Sigmoid",
-    "LOGICAL_NOT": "Not",
-    "LEAKY_RELU": "LeakyRelu",
-}  # others are spelled alike
+SCALAR = {
+    "ABS": "abs_",
+    "CEIL": "ceil",
+    "COS": "cos",
+    "EXP": "exp",
+    "FLOOR": "floor",
+    "LOG": "log",
+    "LOGICAL_NOT": "invert",
+    "LOGISTIC": "sigmoid",
+    "NEG": "neg",
+    "ROUND": "round_half_to_even",
+    "SIN": "sin",
+    "SQRT": "sqrt",
+    "TANH": "tanh",
+}  # scalar functions of the same type
 OF_FLOATS: dict[str, Callable[[At, Node], Any]] = {
-    **{
-        op: lambda at, x: at.onnx(ONNX_NAMES.get(at.op, at.op.capitalize()), x)
-        for op in _OF_ONNX.split()
-    },
+    **dict.fromkeys(SCALAR, lambda at, x: same_type(SCALAR[at.op], x)),
+    "SIGN": lambda at, x: sign(x),
+    "LEAKY_RELU": lambda at, x: leaky_relu(x, at["alpha"]).cast(x.element),
     **{kind: lambda at, x: bounded(x, at.op) for kind in LIMITS if kind != "NONE"},
-    "ELU": lambda at, x: at.onnx("Elu", x, alpha=1.0),
-    "GELU": lambda at, x: at.onnx("Gelu", x, approximate="tanh" if at["approximate"] else "none"),
+    "ELU": lambda at, x: elu(x, 1.0).cast(x.element),
+    "GELU": lambda at, x: gelu(x, at["approximate"]),
     "RSQRT": lambda at, x: 1.0 / x.scalar("sqrt"),
     "HARD_SWISH": lambda at, x: x * (x + 3.0).scalar("maximum", 0.0).scalar("minimum", 6.0) / 6.0,
     "SQUARE": lambda at, x: x * x,

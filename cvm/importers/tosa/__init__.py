@@ -3,7 +3,6 @@ bit for bit.
 """
 
 from os import PathLike
-from types import SimpleNamespace
 from typing import Any
 
 from cvm.dialect.support.compilation_context import USER_TRACEBACK
@@ -11,7 +10,7 @@ from cvm.dialect.types.tensor_types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, contents
-from cvm.importers.graph.importer import Importer
+from cvm.importers.graph.importer import GraphNode, Importer
 
 from .flatbuffer import read
 from .rules import At
@@ -40,11 +39,9 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
             refuse(filename, f"the model's input {name!r} is {kind}")
         values[name] = to.argument(name, TensorType(t.shape, ELEMENTS[t.type]))
     for number, o in enumerate(graph.operators):
-        proto = SimpleNamespace(
-            op_type=o.op, domain="", input=o.inputs, output=o.outputs, attribute=()
-        )
+        node = GraphNode(o.op, o.inputs, o.outputs)
         to.builder.span = o.span
-        to.add(At(to, proto, values, {}, str(number), graph, o.attributes))
+        to.add(At(to, node, values, str(number), graph, o.attributes))
     to.check(filename)
     results = [to.result(filename, name, values.get(name)) for name in graph.outputs]
     to.names |= dict(zip(results, graph.outputs, strict=True))

@@ -11,9 +11,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.importers.exactness import ANY, EXACT, Exactness
-from cvm.importers.graph.importer import OperatorAt
+from cvm.importers.graph import importer as graph
+from cvm.importers.graph.elementwise import number, ufunc
 from cvm.importers.graph.rules import Array, Because, Ints, Known, Rule, Unsupported, table
-from cvm.importers.onnx.elementwise import number
 
 from .schema import ELEMENTS, Graph, Tensor
 
@@ -81,7 +81,7 @@ EXACTNESS = {
 
 
 @dataclass
-class At(OperatorAt):
+class At(graph.At):
     """An operator of a graph while it is imported."""
 
     model: Graph
@@ -96,7 +96,7 @@ class At(OperatorAt):
         return tuple(map(int, value)) if isinstance(value, (np.ndarray, tuple, list)) else value
 
     def run(self) -> Any:
-        names = (*self.node_proto.input, *self.node_proto.output) if self.op in RULES else ()
+        names = (*self.graph_node.inputs, *self.graph_node.outputs) if self.op in RULES else ()
         types = {self.model.tensors[n].type for n in names}
         if refused := types - ELEMENTS.keys() | types & {"FP32"}:
             raise Unsupported(f"a tensor of type {min(refused)}")
@@ -120,7 +120,7 @@ class At(OperatorAt):
 
     def tensor(self, n: int) -> Tensor:
         """An operand, or by -1 the result."""
-        return self.model.tensors[(*self.node_proto.input, self.node_proto.output[0])[n]]
+        return self.model.tensors[(*self.graph_node.inputs, self.graph_node.outputs[0])[n]]
 
     @property
     def result(self) -> ElementType:
@@ -166,10 +166,6 @@ UFUNCS = {
     "GREATER": "greater",
     "GREATER_EQUAL": "greater_equal",
 }
-
-
-def ufunc(name: str, *xs: Node) -> Node:
-    return xs[0].builder.apply("numpy.elementwise", *xs, ufunc=name)
 
 
 def alone(x: Node) -> Node:

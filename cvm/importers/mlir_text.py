@@ -1,0 +1,24 @@
+"""MLIR text to programs, by the importer of its dialects: `tosa`, or `linalg` and its kin."""
+
+from os import PathLike
+
+from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.importers.exactness import Imported
+from cvm.importers.flatbuffer import contents
+from cvm.importers.mlir import imported
+from cvm.importers.tosa import from_tosa
+
+
+@USER_TRACEBACK
+def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
+    """The function @main of an MLIR module, or its public one, as a verified module, of a path or
+    the text in bytes.
+
+    Functions that it calls become part of it. Text with operators of `tosa` is for `from_tosa`.
+    Raises ParseError, which names every operation that cannot be imported. Needs the package
+    xdsl.
+    """
+    filename, data = contents(model, "<mlir>")
+    if b"tosa." in data:
+        return from_tosa(model)
+    return imported(data.decode("utf-8", "replace"), filename)
