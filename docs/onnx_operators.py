@@ -15,8 +15,8 @@ sys.path.insert(0, str(FOLDER.parent))
 import onnx  # noqa: E402
 
 import cvm.importers.onnx  # noqa: E402,F401
-from cvm.importers.onnx.rules import LATEST, REFUSED, RULES  # noqa: E402
 from cvm.importers.onnx.exactness import of_operator  # noqa: E402
+from cvm.importers.onnx.rules import LATEST, REFUSED, RULES  # noqa: E402
 
 HEAD = """# ONNX operators
 

@@ -49,8 +49,8 @@ F = TypeVar("F", bound=Function)
 
 
 class Unsupported(Exception):
-    """A node is valid in its format and has no equivalent here; `of` is the value that would have to be a
-    constant.
+    """A node is valid in its format and has no equivalent here; `of` is the value that would have
+    to be a constant.
     """
 
     def __init__(self, reason: str, of: Any = None) -> None:
