@@ -85,7 +85,12 @@ def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
         return _of_triple(triple, resolve(cpu or PLAINEST.get(triple.partition("-")[0], triple)))
     if cpu is None or isinstance(cpu, Processor):
         return cpu
-    found = host_processor() if cpu == NATIVE else named(cpu) if isinstance(cpu, str) else None
+    if cpu == NATIVE:
+        found = host_processor()
+    elif isinstance(cpu, str):
+        found = named(cpu)
+    else:
+        found = None
     if found is None:
         raise TargetError(f"unknown cpu {cpu!r}; those known are {NATIVE}, {', '.join(NAMED)}")
     return found

@@ -71,7 +71,8 @@ UNKNOWN_TRIPS = 64  # iterations of a loop whose number only a call tells
 
 def strategies_text(module: Module, function: Function) -> str:
     """The candidates for each contraction and reduction of a function, and the choice."""
-    plan, tiled = pipeline.nests(module, function), dict[str, list[str]]()
+    plan = pipeline.nests(module, function)
+    tiled = dict[str, list[str]]()
 
     @plan_pass
     def explain_tile(tile: Plan) -> Plan:
@@ -155,7 +156,11 @@ def _why(choice: Choice, several: bool) -> str:
             f"where {statement_text(If(choice.taken, ())).partition('if ')[2].partition(' {')[0]}"
         )
     if choice.taken is not None:
-        return "elsewhere" if several else "costs least" if choice.cost else ""
+        if several:
+            return "elsewhere"
+        if choice.cost:
+            return "costs least"
+        return ""
     return "costs more"
 
 
@@ -163,7 +168,8 @@ def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
     """The passes that a reduction could take, the one taken first, then by cost."""
     yield f"reduction @{kernel.name}"
     passes = [p for p in pipeline.CPU_SCHEDULE if p.unit is Kernel]
-    alone, candidates = replace(plan, kernels=(kernel,)), [*REDUCTIONS]
+    alone = replace(plan, kernels=(kernel,))
+    candidates = [*REDUCTIONS]
     costs: dict[str, float] = {}
     for candidate in REDUCTIONS:
         own = [
@@ -182,13 +188,12 @@ def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
     least = min(costs.values())
     for name in sorted(needs, key=lambda name: (name != taken, costs.get(name, inf))):
         if name in costs:
-            why = (
-                f"{taken} comes first"
-                if name != taken
-                else "costs least"
-                if costs[name] == least
-                else "comes first"
-            )
+            if name != taken:
+                why = f"{taken} comes first"
+            elif costs[name] == least:
+                why = "costs least"
+            else:
+                why = "comes first"
             yield f"  {'taken' if name == taken else 'not':6}{name:20}{costs[name]:15,.0f}  {why}"
         elif needs[name]:
             yield f"  {'not':6}{name:20}{'':15}  {needs[name]}"
@@ -229,6 +234,8 @@ def _instructions(block: Block) -> float:
 
 
 def _guessed(e: Expr) -> Expr | None:
-    return (
-        ZERO if isinstance(e, Index) else as_index(UNKNOWN_TRIPS) if isinstance(e, Extent) else None
-    )
+    if isinstance(e, Index):
+        return ZERO
+    if isinstance(e, Extent):
+        return as_index(UNKNOWN_TRIPS)
+    return None

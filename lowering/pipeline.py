@@ -118,24 +118,24 @@ VERSIONS = (
     split_reduction,
 )
 NESTS = (
-    *(
-        cache_row,
-        inline_lets,
-        index_set_split,
-        collapse,
-        loop_partition,
-        tighten_bounds,
-        promote_bools,
-    ),
-    *(
-        column_reduction,
-        vectorize_short_axis,
-        tiled_transpose,
-        parallelize,
-        unswitch_broadcast,
-        vectorize,
-    ),
-    *(widen_in_steps, blocked_sums, lane_reduction, saturating_narrow, unroll),
+    cache_row,
+    inline_lets,
+    index_set_split,
+    collapse,
+    loop_partition,
+    tighten_bounds,
+    promote_bools,
+    column_reduction,
+    vectorize_short_axis,
+    tiled_transpose,
+    parallelize,
+    unswitch_broadcast,
+    vectorize,
+    widen_in_steps,
+    blocked_sums,
+    lane_reduction,
+    saturating_narrow,
+    unroll,
 )
 TILE = (*VERSIONS, *NESTS)
 TILES = tile_and_fuse.with_options(body=TILE)
@@ -150,23 +150,19 @@ GPU_VERSIONS = (
     split_reduction.with_options(grid=True),
 )
 GPU_NESTS = (
-    *(
-        ordered_reduction,
-        inline_lets,
-        collapse,
-        expand_channel_groups,
-        mma,
-        loop_fission,
-        tiled_product,
-        tiled_window,
-    ),
-    *(
-        shared_memory_transpose,
-        warp_reduce,
-        vectorize_accesses,
-        map_to_grid,
-        kernel_condition_to_branch,
-    ),
+    ordered_reduction,
+    inline_lets,
+    collapse,
+    expand_channel_groups,
+    mma,
+    loop_fission,
+    tiled_product,
+    tiled_window,
+    shared_memory_transpose,
+    warp_reduce,
+    vectorize_accesses,
+    map_to_grid,
+    kernel_condition_to_branch,
 )
 GPU_TILE = (*GPU_VERSIONS, *(p for p in GPU_NESTS if p is not vectorize_accesses))
 GPU_SCHEDULE = (

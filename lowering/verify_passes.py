@@ -242,7 +242,8 @@ def _changed_arrays(
         )
     else:
         written = {viewed(t, views) for k in kernels for t in k.outputs}
-        old, new = before.outputs, tuple(written)
+        old = before.outputs
+        new = tuple(written)
         same = {*old} <= written
     if not same:
         change = f"from {_arrays(old)} to {_arrays(new)}"

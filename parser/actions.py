@@ -161,14 +161,17 @@ class Tree:
 
     def named(self, parts: list[Any]) -> syntax.Item:
         *minus, token = parts
-        word, start = token.text, parts[0].start
+        word = token.text
+        start = parts[0].start
         if word in WORDS and not (minus and word in ("true", "false", "none")):
             return syntax.Item(-WORDS[word] if minus else WORDS[word], start, token.end)
         meant = f"; did you mean {HABITS[word]}" if word in HABITS else did_you_mean(word, WORDS)
         message = f"expected a value, got {'-' * len(minus)}{word[:80]}{meant}"
         return wrong("parse.word", message, syntax.Item(None, start, token.end))
 
-    minus_integer, minus_float, negated = integer, float, named
+    minus_integer = integer
+    minus_float = float
+    negated = named
 
     def complex(self, parts: list[Any]) -> syntax.Item:
         opening, real, imaginary, closing = parts

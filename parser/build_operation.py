@@ -102,13 +102,11 @@ def from_generic(name: str) -> str:
     name = name.removeprefix("cvm.builtin.")
     if name.startswith("cvm.quant."):
         return name.removeprefix("cvm.")
-    return (
-        "call"
-        if name == "func.call"
-        else f"builtin.{name}"
-        if f"builtin.{name}" in OPERATORS
-        else name
-    )
+    if name == "func.call":
+        return "call"
+    if f"builtin.{name}" in OPERATORS:
+        return f"builtin.{name}"
+    return name
 
 
 def unknown_operator(report: Report, name: str) -> str:
@@ -205,7 +203,8 @@ def build_attributes(
     form: Form,
     spans: dict[str, Span],
 ) -> dict[str, Any] | None:
-    report, code = scope.report, f"{operator.name}.attributes"
+    report = scope.report
+    code = f"{operator.name}.attributes"
     found: dict[str, Any] = {}
     good, misspelt = True, False
     if node.callee is not None:
@@ -222,7 +221,8 @@ def build_attributes(
             report.at(
                 name, code, again if field else unknown_attribute(report, name.text, operator, form)
             )
-            good, misspelt = False, misspelt or field is None
+            good = False
+            misspelt = misspelt or field is None
             continue
         value = scope.attribute_value(item)
         spans[name.text] = report.span(item)
@@ -318,7 +318,8 @@ def build_constant(scope: Scope, node: ConstantNode) -> Made | None:
 
 def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
     assert node.path is not None
-    path, entry = read_string(node.path), None if node.entry is None else read_string(node.entry)
+    path = read_string(node.path)
+    entry = None if node.entry is None else read_string(node.entry)
     for item in (path, entry):
         if item is not None and isinstance(item.value, Mistake):
             return scope.report.mistake(item.value)

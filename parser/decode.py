@@ -27,7 +27,9 @@ def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
     """The text, with replacement characters, and what is wrong; skips a byte order mark, splits at
     lone returns.
     """
-    text, at, message = data if isinstance(data, str) else "", None, ""
+    text = data if isinstance(data, str) else ""
+    at = None
+    message = ""
     if not isinstance(data, str):
         text, at, message = _from_bytes(bytes(data))
     elif not data.isascii():
@@ -86,7 +88,9 @@ def _from_bytes(data: bytes) -> tuple[str, int | None, str]:
 
 
 def _others(count: int) -> str:
-    return "" if count == 1 else f" and {count - 1} other{'' if count == 2 else 's'}"
+    if count == 1:
+        return ""
+    return " and 1 other" if count == 2 else f" and {count - 1} others"
 
 
 def untokened(

@@ -208,7 +208,8 @@ class Elements:
                 raise self.wrong(
                     "const.syntax", f"expected ')' after a complex number, got {self.got}"
                 )
-            self.token, after = opened, self.at
+            self.token = opened
+            after = self.at
             value = self.fitting(complex(real, imaginary))
             self.at = after
         else:
@@ -245,13 +246,12 @@ class Elements:
                 raise self.wrong(
                     "const.range", f"an element fits 64 bits, got a number of {len(text)} digits"
                 )
-            value = (
-                self.bits()
-                if "x" in text
-                else int(text)
-                if text.lstrip("-").isdigit()
-                else float(text)
-            )
+            if "x" in text:
+                value = self.bits()
+            elif text.lstrip("-").isdigit():
+                value = int(text)
+            else:
+                value = float(text)
         elif text in _WORDS:
             value = _WORDS[text]
         else:

@@ -204,7 +204,8 @@ def dense_text(text: str, column: int) -> str:
     stand in.
     """
     opening = text.index("<") + 1
-    out, open_at = "dense<", [column + len("dense<")]
+    out = "dense<"
+    open_at = [column + len("dense<")]
     position = open_at[0]
     pieces: list[str] = [out]
     fresh, gap = True, False

@@ -97,7 +97,8 @@ class _Reader(KernelReader):
         except ParseError as e:
             self.mistakes += e.diagnostics
             self.names = known
-            sizes, self.sizes = self.sizes, None
+            sizes = self.sizes
+            self.sizes = None
             first, *more = tree.children
             tensors = (
                 [(first, more[1])]
@@ -197,7 +198,8 @@ class _Reader(KernelReader):
         given = tuple(map(self.tensor_named, operands.children))
         known = self.steps(steps)
         inner = _Reader(self.source, self.base)
-        inner.anonymous, inner.outer = self.anonymous, self.sizes or self.outer
+        inner.anonymous = self.anonymous
+        inner.outer = self.sizes or self.outer
         inside = inner.formulas(*program.children, slices=known)
         held = tuple(
             ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants

@@ -84,10 +84,12 @@ def syntax_errors(
     """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for
     its line.
     """
-    text, found = source.text[base:end], list[Diagnostic]()
+    text = source.text[base:end]
+    found = list[Diagnostic]()
     for _ in range(1 + REREAD // len(text)):
         found.append(explain(error, source, base, end))
-        text, last = _without_line(text, error), error.pos_in_stream or 0
+        text = _without_line(text, error)
+        last = error.pos_in_stream or 0
         try:
             parse(text, start="start")
             break
@@ -103,7 +105,8 @@ def _without_line(text: str, error: UnexpectedInput) -> str:
     none.
     """
     at = error.pos_in_stream or 0
-    begin, end = text.rfind("\n", 0, at) + 1, f"{text}\n".index("\n", at)
+    begin = text.rfind("\n", 0, at) + 1
+    end = f"{text}\n".index("\n", at)
     before = text[begin:at].strip()
     is_statement = "_FOR" in getattr(error, "accepts", ("_FOR",))
     if (not before and not is_statement) or (

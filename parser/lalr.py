@@ -29,7 +29,8 @@ class Parser:
     def feed(self, token: Token) -> None:
         """Takes a token; raises Stuck with the parser where it stands then."""
         states, values, rows, rules = self.states, self.values, self.rows, self.rules
-        kind, end = token.type, tables().end
+        kind = token.type
+        end = tables().end
         while True:
             if (action := rows[states[-1]].get(kind)) is None:
                 if kind == END and states[-1] == end:
@@ -87,9 +88,11 @@ def reductions() -> list[tuple[int, str, Make]]:
 
 def _maker(rule: Rule, tree: Tree) -> Make:
     node: Any = tree.listed if rule.makes is None else getattr(tree, rule.makes, None)
-    made: Make = (
-        (lambda parts: parts[0] if len(parts) == 1 else node(parts)) if rule.single else node
-    )
+
+    def node_of_several(parts: Any) -> Any:
+        return parts[0] if len(parts) == 1 else node(parts)
+
+    made: Make = node_of_several if rule.single else node
     return made if rule.keep is None else _of_kept(rule.keep, made)
 
 

@@ -72,7 +72,8 @@ def make(text: str) -> Tables:
             raise NotImplementedError
 
     lark: Any = Lark(text, parser="lalr", lexer=Unused, maybe_placeholders=True)
-    conf, table = lark.parser.lexer_conf, lark.parser.parser._parse_table
+    conf = lark.parser.lexer_conf
+    table = lark.parser.parser._parse_table
     words = [t for t in conf.terminals if t.pattern.type == "str" and t.pattern.value.isalpha()]
     others = [t for t in conf.terminals if t not in words]
     others.sort(key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name))

@@ -43,7 +43,8 @@ class Scanner:
         self, text: str, start: int = 0, end: int | None = None, keep: bool = False
     ) -> Iterator[Token]:
         """The tokens of a stretch of text; `keep` gives blanks and comments too."""
-        ignored, keywords = (frozenset() if keep else self.ignored), self.keywords
+        ignored = frozenset() if keep else self.ignored
+        keywords = self.keywords
         for match in self.matches(text, start, len(text) if end is None else end):
             if (kind := match.lastgroup) in ignored or kind is None:
                 continue

@@ -141,7 +141,9 @@ class Reader:
         on.
         """
         ahead = Ahead(self.source, token, iter(self.stream))
-        states, values, rows = self.parser.states, self.parser.values, self.parser.rows
+        states = self.parser.states
+        values = self.parser.values
+        rows = self.parser.rows
         for depth in range(len(states), 0, -1):
             if (
                 kind := next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)

@@ -73,19 +73,15 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
         r"[^={}\s][ \t]*$", source.text[max(0, before.start - 100) : before.start]
     )
     if before and behind and said is not None and said.code == "parse.generic":
-        token, said = (
-            before,
-            Said("parse.operand", "a name in quotes stands before the operands, got {got}"),
-        )
+        token = before
+        said = Said("parse.operand", "a name in quotes stands before the operands, got {got}")
         span = Span(source, token.start, token.end)
     brackets = [v for v in parser.values if isinstance(v, Token) and v.text in ("(", ")", "{")]
     if [v.text for v in brackets if v.text != "{"] == ["("] and BODY.match(
         source.text, brackets[-1].start
     ):
-        token, said = (
-            brackets[-1],
-            Said("parse.argument", "expected ',' or ')' after an argument, got {got}"),
-        )
+        token = brackets[-1]
+        said = Said("parse.argument", "expected ',' or ')' after an argument, got {got}")
         span = Span(source, token.start, token.end)
     if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
         named = re.compile(r"(?:\s*,\s*%?\w+)*+\s*=(?!=)").match(source.text, token.end)

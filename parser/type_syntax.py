@@ -232,7 +232,8 @@ def _refuse_dim(cursor: Cursor) -> None:
     """Says what is wrong where a size or an element type should stand."""
     found = _WORD.match(cursor.text, cursor.at)
     word = found[0].strip() if found else ""
-    start, end = cursor.at, cursor.at + max(1, len(word))
+    start = cursor.at
+    end = cursor.at + max(1, len(word))
     if start >= len(cursor.text):
         raise Wrong("expected '>' at the end of the type", start - 1)
     if re.match(r"\?\s*[^\sA-Z]", word):

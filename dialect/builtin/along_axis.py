@@ -171,8 +171,10 @@ class Extreme(Along[T]):
 
     def nest(self: "Extreme[Tensor]", *results: Tensor) -> Block:
         (y,) = results
-        d, k = axes(y.shape, "d"), Index("k", self.x.shape[self.axis])
-        best, at = accumulator("best", self.x.element), accumulator("at", I64)
+        d = axes(y.shape, "d")
+        k = Index("k", self.x.shape[self.axis])
+        best = accumulator("best", self.x.element)
+        at = accumulator("at", I64)
         x = self.x[self.at(d, k)]
         better = (
             ~beyond(best[()], x, self.compare) if self.last else beyond(x, best[()], self.compare)
@@ -253,7 +255,8 @@ class Cumulative(Along[T]):
     def nest(self: "Cumulative[Tensor]", *results: Tensor) -> Block:
         (y,) = results
         n = self.x.shape[self.axis]
-        d, k = axes(self.others(y.shape), "d"), Index("k", n)
+        d = axes(self.others(y.shape), "d")
+        k = Index("k", n)
         at = self.at(d, n - 1 - k if self.reverse else k)
         so_far = accumulator("so_far", y.element)
         function = combined(self.scalar_op, y.element)

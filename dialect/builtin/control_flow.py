@@ -156,7 +156,8 @@ class Scan(Loop[T]):
         return (*self.carried, *(TensorType((self.count, *y.shape), y.element) for y in collected))
 
     def run(self: Any, step: Step) -> tuple[np.ndarray, ...]:
-        carried, rows = list(self.carried), []
+        carried = list(self.carried)
+        rows = []
         shared = self.arguments[self.carry + self.scan :]
         for t in range(self.count)[:: -1 if self.reverse else 1]:
             found = step([*carried, *(np.asarray(x[t]) for x in self.scanned), *shared])
@@ -233,7 +234,8 @@ class While(Loop[T]):
         return self.carried
 
     def run(self: Any, step: Step) -> tuple[np.ndarray, ...]:
-        go, carried = self.arguments[0], self.carried
+        go = self.arguments[0]
+        carried = self.carried
         while go:
             go, *carried = step([*carried, *self.arguments[1 + self.carry :]])
         return tuple(carried)

@@ -126,14 +126,16 @@ class Indexing(Operator[T]):
 
     def with_axes(self: Any, at: Any, kept: Any) -> tuple[Any, ...]:
         """The indices into x: these on the axes, and the others in their order."""
-        rest, rank = iter(kept), len(self.axes) + len(kept)
+        rest = iter(kept)
+        rank = len(self.axes) + len(kept)
         return tuple(at[self.axes.index(a)] if a in self.axes else next(rest) for a in range(rank))
 
     def numbers(self: Any, u: tuple[int, ...]) -> list[int]:
         """The selected position along each of the axes, for the indices at u."""
         found: list[int] = []
         for i, a in zip(self.indices, self.axes, strict=True):
-            n, k = self.x.shape[a], int(i[u])
+            n = self.x.shape[a]
+            k = int(i[u])
             if self.mode == "raise" and not -n <= k < n:
                 raise Unmet(OUTSIDE)
             found.append(min(max(k, 0), n - 1) if self.mode == "clip" else k % n)
@@ -269,10 +271,8 @@ class Scatter(Indexing[T]):
         )
         whole = (slice(None),) * (y.ndim - len(self.axes))
         for u in np.ndindex(self.indices[0].shape):
-            at, new = (
-                self.with_axes(self.numbers(u), whole),
-                self.updates[(slice(None),) * self.axes[0] + u],
-            )
+            at = self.with_axes(self.numbers(u), whole)
+            new = self.updates[(slice(None),) * self.axes[0] + u]
             y[at] = new if function is None else function(y[at], new)
         return y
 
@@ -285,7 +285,8 @@ class Scatter(Indexing[T]):
         places: list[Statement] = []
         for c, (k, there) in zip(names, self.places(u), strict=True):
             places += [*(() if there is None else (Assert(there, OUTSIDE),)), Let(c, k)]
-        at, new = self.with_axes(names, kept), self.updates[d]
+        at = self.with_axes(names, kept)
+        new = self.updates[d]
         value = (
             new
             if self.scalar_op is None

@@ -176,7 +176,8 @@ class Reshape(Reshaping[T]):
 
 def _filled(n: Dim, sizes: tuple[int, ...]) -> Shape:
     others = product(tuple(s for s in sizes if s != -1))
-    return tuple(s if s != -1 else n // others if others else 0 for s in sizes)
+    rest = n // others if others else 0
+    return tuple(rest if s == -1 else s for s in sizes)
 
 
 def distinct_axes(axes: tuple[int, ...], rank: int) -> bool:
@@ -302,14 +303,16 @@ class AddAt(Operator[T]):
     example = "%x, %rows, %like", "%x: 4x3xf32, %rows: 4xi32, %like: ?N x 3 x f32", "?N x 3 x f32"
 
     def infer(self: Any) -> TensorType:
-        n, rank = self.x.array_shape, len(self.indices.array_shape)
+        n = self.x.array_shape
+        rank = len(self.indices.array_shape)
         return TensorType(
             (*n[: self.axis], self.like.array_shape[self.axis], *n[self.axis + rank :]),
             self.x.element,
         )
 
     def reference(self: "AddAt[np.ndarray]") -> np.ndarray:
-        before, after = self.x.shape[: self.axis], self.x.shape[self.axis + self.indices.ndim :]
+        before = self.x.shape[: self.axis]
+        after = self.x.shape[self.axis + self.indices.ndim :]
         n = self.like.shape[self.axis]
         y = np.zeros((*before, n, *after), self.x.dtype)
         for u in np.ndindex(self.indices.shape):
@@ -319,12 +322,11 @@ class AddAt(Operator[T]):
 
     def nest(self: "AddAt[Tensor]", *results: Tensor) -> Block:
         (y,) = results
-        d, u, e = (
-            axes(y.shape[: self.axis], "d"),
-            axes(self.indices.shape, "u"),
-            axes(y.shape[self.axis + 1 :], "e"),
-        )
-        f, zeros = axes(y.shape[self.axis :], "z"), constant(0, y.element)
+        d = axes(y.shape[: self.axis], "d")
+        u = axes(self.indices.shape, "u")
+        e = axes(y.shape[self.axis + 1 :], "e")
+        f = axes(y.shape[self.axis :], "z")
+        zeros = constant(0, y.element)
         c = Var("c", I64)
         place = maximum(minimum(cast(self.indices[u], I64), y.shape[self.axis] - 1), 0)
         added = Store(y, (*d, c, *e), y[(*d, c, *e)] + self.x[(*d, *u, *e)])

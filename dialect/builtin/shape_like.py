@@ -267,7 +267,8 @@ class SumLike(Like[T]):
         )
 
     def element(self: SumLike[Tensor], y: Tensor) -> Element:
-        d, more = axes(y.shape), self.x.rank - y.rank
+        d = axes(y.shape)
+        more = self.x.rank - y.rank
         over = [Index(f"k{j}", n) for j, n in enumerate(self.x.shape[:more])]
         at: list[Expr] = [*over]
         for i, n in zip(d, self.x.shape[more:], strict=True):

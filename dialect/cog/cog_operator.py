@@ -26,7 +26,8 @@ class CogOperator(Operator[T]):
         """An operand of a pointwise operator with dimensions of size 1 where the result has more
         axes.
         """
-        operand, own = getattr(self, name), self.types[name]
+        operand = getattr(self, name)
+        own = self.types[name]
         grid = max(t.rank for t in self.types.values())
         tensor = y.rank - grid
         points = range(own.rank) if own.rank else ["x"] * grid

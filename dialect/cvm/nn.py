@@ -96,7 +96,9 @@ class Conv2d(cvm.CvmOperator[T]):
         return self.x.with_shape(self.x.shape[0], self.w.shape[0], *self.windows())
 
     def reference(self: Conv2d[np.ndarray]) -> np.ndarray:
-        x, w, steps = cvm.exactly(self.x), cvm.exactly(self.w), (self.stride, self.dilation)
+        x = cvm.exactly(self.x)
+        w = cvm.exactly(self.w)
+        steps = (self.stride, self.dilation)
         y = convolved(x, w, self.windows(), self.padding * 2, steps, self.groups)
         return cvm.rounded(y if self.b is None else y + self.b[:, None, None], self.x)
 
@@ -168,7 +170,8 @@ class Conv2d(cvm.CvmOperator[T]):
         """A convolution of x with the cotangent as its kernels, stride and dilation changing
         places.
         """
-        groups, apply = self.groups, g.builder.apply
+        groups = self.groups
+        apply = g.builder.apply
         x = apply("builtin.reshape", self.x, split=((-1,), (groups, -1), (-1,), (-1,)))
         x = apply(
             "builtin.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1)
@@ -338,7 +341,8 @@ class MaxPool2d(cvm.CvmOperator[T]):
         """
         (y,), (g,), x, apply = results, cotangents, self.x, cotangents[0].builder.apply
         pads = (0, 0, *self.pads)
-        padded, total = apply("builtin.pad", x, before=pads, after=pads), None
+        padded = apply("builtin.pad", x, before=pads, after=pads)
+        total = None
         for at in np.ndindex(*self.pool_size):
             where = {"axes": (2, 3), "begin": at, "strides": self.strides}
             chosen = (

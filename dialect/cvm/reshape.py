@@ -125,11 +125,12 @@ class Reshape(SameElements[T]):
         return self.x.reshape(self.m(self.x.size)).copy()
 
     def m(self, size: Dim) -> Shape:
-        """The target shape of so many elements: -1 is what the other entries leave (0 where they
-        are 0 themselves).
+        """The target shape for `size` elements: -1 stands for the quotient of `size` and the other
+        entries' product (0 where that is 0).
         """
         others = product(tuple(m for m in self.target_shape if m != -1))
-        return tuple(m if m != -1 else size // others if others else 0 for m in self.target_shape)
+        rest = size // others if others else 0
+        return tuple(rest if m == -1 else m for m in self.target_shape)
 
 
 @operator

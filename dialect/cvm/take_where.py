@@ -56,7 +56,8 @@ class Take(CvmOperator[T]):
     def infer(self: Take[TensorType]) -> TensorType:
         if self.axis is None:
             return self.x.with_shape(*self.indices.shape)
-        n, axis = self.x.shape, self.axis % self.x.rank
+        n = self.x.shape
+        axis = self.axis % self.x.rank
         return self.x.with_shape(*n[:axis], *self.indices.shape, *n[axis + 1 :])
 
     def reference(self: Take[np.ndarray]) -> np.ndarray:
@@ -66,7 +67,8 @@ class Take(CvmOperator[T]):
         d = axes(y.shape)
         if self.axis is None:
             return Element(d, taken(self.x, self.indices[d]))
-        axis, m = self.axis % self.x.rank, self.indices.rank
+        axis = self.axis % self.x.rank
+        m = self.indices.rank
         xidx = clipped_index(self.indices[d[axis : axis + m]], self.x.shape[axis])
         return Element(d, self.x[*d[:axis], xidx, *d[axis + m :]])
 

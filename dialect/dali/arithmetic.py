@@ -166,7 +166,8 @@ class Clamp(Pointwise[T], kind="arithmetic"):
         x, low, high = operands
         below = x.scalar("lt", low)
         above = below.scalar("switch", low, x).scalar("gt", high)
-        to_raised, to_high = above.scalar("switch", 0, g), above.scalar("switch", g, 0)
+        to_raised = above.scalar("switch", 0, g)
+        to_high = above.scalar("switch", g, 0)
         return below.scalar("switch", 0, to_raised), below.scalar("switch", to_raised, 0), to_high
 
 
@@ -176,9 +177,11 @@ class Shift(Binary[T]):
 
     def working(self, *elements: ElementType) -> ElementType:
         result = self.rule.result(*elements)
-        return (
-            result if result.kind == "bool" or result.bits >= 32 else I32 if result.signed else UI32
-        )
+        if result.kind == "bool" or result.bits >= 32:
+            return result
+        if result.signed:
+            return I32
+        return UI32
 
 
 @operator

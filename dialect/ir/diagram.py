@@ -225,6 +225,7 @@ def _edge(route: Route) -> str:
 
 def _back(driver: Box, state: Box, x: float) -> str:
     """The edge of a feedback, routed around the right of the boxes between."""
-    a, b = (driver.x + driver.width / 2, driver.y), (state.x + state.width / 2, state.y)
+    a = (driver.x + driver.width / 2, driver.y)
+    b = (state.x + state.width / 2, state.y)
     curve = f"C{x:.1f} {a[1]:.1f} {x:.1f} {b[1]:.1f} {b[0]:.1f} {b[1]:.1f}"
     return f'<path class="fed" d="M{a[0]:.1f} {a[1]:.1f} {curve}"/>'

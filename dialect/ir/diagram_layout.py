@@ -93,7 +93,8 @@ def _positions(layers: list[list[Box]], ways: list[list[Box]]) -> tuple[float, f
         tallest = max((b.height for b in layer), default=0.0)
         x = 0.0
         for box in layer:
-            box.x, box.y = x + box.width / 2, y + tallest / 2
+            box.x = x + box.width / 2
+            box.y = y + tallest / 2
             x = box.x + box.right + GAP
             if not box.width:
                 box.height = tallest
@@ -158,7 +159,8 @@ def _straighten(points: Sequence[Box], layers: list[list[Box]]) -> None:
                 else float("inf"),
             )
         )
-    least, most = max((r[0] for r in room), default=0.0), min((r[1] for r in room), default=0.0)
+    least = max((r[0] for r in room), default=0.0)
+    most = min((r[1] for r in room), default=0.0)
     if least <= most:
         mean = sum(p.x for p in points) / max(1, len(points))
         for point in points:

@@ -66,7 +66,8 @@ def unique_name(name: str, used: dict[str, int], mark: str) -> str:
     """The name itself, or with a number after the mark; `used` maps each name to its last
     number.
     """
-    unique, n = name, used.get(name, 0)
+    unique = name
+    n = used.get(name, 0)
     while unique in used:
         n += 1
         unique = f"{name}{mark}{n}"

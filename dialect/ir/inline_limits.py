@@ -23,14 +23,16 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
     counts: dict[str, int] = {}
     for name in order:
         function = module.functions[name]
-        depth, count = 0, len(function.operations)
+        depth = 0
+        count = len(function.operations)
         within = count <= most
         if not within:
             found.append(Diagnostic(excess("operations", count), function.span, "limit.operations"))
         for operation in function.operations:
             if (callee := getattr(operation.operator, "callee", None)) not in depths:
                 continue
-            depth, count = max(depth, depths[callee] + 1), count + counts[callee]
+            depth = max(depth, depths[callee] + 1)
+            count = count + counts[callee]
             if within and (depth > DEEPEST or count > most):
                 within = False
                 if depths[callee] > DEEPEST or counts[callee] > most:

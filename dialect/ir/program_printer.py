@@ -220,7 +220,9 @@ def _generic_function(function: Function) -> str:
 
 def _generic_operation(operation: Operation, names: Names) -> list[str]:
     """The operation, after a constant for each of its literals."""
-    operator, lines, operands = operation.operator, [], []
+    operator = operation.operator
+    lines = []
+    operands = []
     for _, value in operator.operands():
         if isinstance(value, Literal):
             name = names.fresh("literal")
@@ -246,13 +248,11 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
 def _generic_name(name: str) -> str:
     """The name with a dialect that MLIR does not have: it has its own `builtin` and `quant`."""
     dialect = name.rpartition(".")[0]
-    return (
-        f'"cvm.{name}"'
-        if dialect in ("builtin", "quant")
-        else f'"{name}"'
-        if dialect
-        else f'"cvm.builtin.{name}"'
-    )
+    if dialect in ("builtin", "quant"):
+        return f'"cvm.{name}"'
+    if dialect:
+        return f'"{name}"'
+    return f'"cvm.builtin.{name}"'
 
 
 def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:

@@ -280,7 +280,8 @@ def _satisfied(
         return scope.report(
             f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation)
         )
-    code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
+    code = f"{typed.name}.C{broken.number}"
+    at = operation.at(broken.at)
     notes = _notes(scope, operation, broken.operands(typed))
     if help := broken.help(typed):
         notes.append(Note(help))
@@ -382,7 +383,8 @@ def _check_call(
     callee = scope.module.functions.get(typed.callee)
     if callee is None or any(a.type is None for a in callee.arguments):
         return None  # reported by the parser
-    at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
+    at = operation.at("callee")
+    declared_here = [Note("declared here", callee.span)]
     if isinstance(callee, Graph):
         return scope.report(
             "call.graph",

@@ -32,10 +32,8 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
         operands = list(operation.operator.operands())
         readers += [(root(value), value, operation.at(name), number) for name, value in operands]
         for target in overwritten(module, operation):
-            name, code = (
-                next(n for n, v in operands if v is target),
-                f"{operation.operator.name}.destroyed",
-            )
+            name = next(n for n, v in operands if v is target)
+            code = f"{operation.operator.name}.destroyed"
             base = root(target)
             at = operation.at(name)
             if isinstance(base, Literal) or (base not in owned and base not in function.arguments):

@@ -249,18 +249,19 @@ def as_index(value: Any) -> Expr:
     return Extent(value) if isinstance(value, Size) else _whole(int(value))
 
 
+def _operand(value: Any, element: ElementType) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    return Extent(value) if isinstance(value, Size) else constant(value, element)
+
+
 def apply(function: str, *operands: Operand) -> Expr:
     """A scalar function applied, its operands' types checked, trivial index arithmetic
     simplified.
     """
     row = SCALARS[function]
     own = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
-    exprs = tuple(
-        [
-            o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own)
-            for o in operands
-        ]
-    )
+    exprs = tuple([_operand(o, own) for o in operands])
     if not row.takes(*[e.type for e in exprs]):
         raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
     if exprs[-1].type is I64 and (simple := simplify(function, exprs)) is not None:
@@ -328,7 +329,8 @@ def compare(function: str, a: Expr, b: Expr, common: ElementType) -> Expr:
     if len(signed) != 1 or all(x.type.name != "ui64" for x in (a, b)):
         return apply(function, cast(a, common), cast(b, common))
     (x,) = signed  # a negative one is compared with 0, as which any ui64 is as good
-    zero, other = constant(0, x.type), b if x is a else a
+    zero = constant(0, x.type)
+    other = b if x is a else a
     below = apply(function, *(o if o is x else zero for o in (a, b)))
     return select(x < zero, below, apply(function, *(cast(o, other.type) for o in (a, b))))
 

@@ -70,7 +70,9 @@ def _cells(ones: tuple[float, float] = (1, 1)) -> Iterator[tuple[int, int]]:
 
 def _logarithm(over: int, under: int) -> int:
     """log(over / under) 2^BITS for a ratio near one: 2 atanh((over - under) / (over + under))."""
-    total, power, k = 0, (2 * (over - under) << BITS) // (over + under), 1
+    total = 0
+    power = (2 * (over - under) << BITS) // (over + under)
+    k = 1
     while abs(power) > 1:
         total += power // k
         power = power * (over - under) ** 2 // (over + under) ** 2
@@ -94,7 +96,8 @@ def _logarithms(base: float) -> Callable[[], np.ndarray]:
 def _logarithms_in_parts() -> np.ndarray:
     found: list[tuple[float, ...]] = []
     for bits, times in _cells():
-        exact, shift = -_logarithm(times, 1 << bits), BITS - LOG_BITS
+        exact = -_logarithm(times, 1 << bits)
+        shift = BITS - LOG_BITS
         high = (exact + (1 << (shift - 1))) >> shift
         found.append(
             (times / 2.0**bits, high / 2.0**LOG_BITS, (exact - (high << shift)) / (1 << BITS), 0.0)
@@ -117,7 +120,10 @@ def _errors() -> Iterator[tuple[int, int]]:
         value, (slope, less, faster) = 0, (int(n * (1 << BITS)) for n in numbers)
     for n in range(ERF_ROWS):
         yield value, slope
-        before, term, total, k = 0, 1 << BITS, 0, 0
+        before = 0
+        term = 1 << BITS
+        total = 0
+        k = 0
         while abs(term) > 1 or abs(before) > 1:
             k += 1
             total += term // k

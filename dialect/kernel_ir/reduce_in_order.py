@@ -24,10 +24,8 @@ def reduce_in_order(
         j in axes for j, n in enumerate(x.shape) if n != 1
     ]  # axes of one element are no axes
     terms = x.reshape([n for n in x.shape if n != 1])
-    over, kept = (
-        [j for j, f in enumerate(is_reduced) if f],
-        [j for j, f in enumerate(is_reduced) if not f],
-    )
+    over = [j for j, f in enumerate(is_reduced) if f]
+    kept = [j for j, f in enumerate(is_reduced) if not f]
     by_lanes = is_reduced[-1:] == [True] and x.dtype.kind == "f"
     loops: list[int] = []
     for j in over:

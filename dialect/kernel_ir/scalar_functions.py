@@ -84,6 +84,10 @@ def _greatest(e: ElementType) -> Any:
     return np.inf if e.kind == "float" else e.limits[1]
 
 
+def _all_ones(e: ElementType) -> Any:
+    return e.limits[1] if e.kind == "uint" else -1
+
+
 def _truncated_div(a: Any, b: Any) -> Any:
     """C's integer quotient; the divisor is not zero, and INT_MIN / -1 wraps."""
     if np.asarray(a).dtype.kind == "u":
@@ -185,7 +189,7 @@ _row(
     DISCRETE,
     np.bitwise_and,
     "&",
-    identity=lambda e: True if e.kind == "bool" else e.limits[1] if e.kind == "uint" else -1,
+    identity=lambda e: True if e.kind == "bool" else _all_ones(e),
 )
 _row("or", 2, DISCRETE, np.bitwise_or, "|", identity=lambda e: 0)
 _row("xor", 2, DISCRETE, np.bitwise_xor, "^", identity=lambda e: 0)
@@ -393,7 +397,8 @@ def _joined(high: Any, low: Any) -> Any:
 
 
 def _integer_power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    product, square = np.ones(np.broadcast_shapes(a.shape, b.shape), a.dtype), a
+    product = np.ones(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+    square = a
     for k in range(a.dtype.itemsize * 8):
         product = np.where((b >> b.dtype.type(k)) & 1, product * square, product)
         square = square * square

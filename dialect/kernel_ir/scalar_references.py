@@ -64,7 +64,8 @@ def convolved(
     (rows, columns), (pt, pl, pb, pr), ((sh, sw), (dh, dw)) = windows, padding, steps
     batch, (oc, ic, kh, kw) = len(x), w.shape
     border = ((0, 0), (0, 0), (pt, pb), (pl, pr))
-    padded, inside = np.pad(x, border), np.pad(np.ones_like(x, bool), border)
+    padded = np.pad(x, border)
+    inside = np.pad(np.ones_like(x, bool), border)
     kernels = w.reshape(groups, oc // groups, ic * kh * kw)
     y = np.zeros((batch, oc, rows, columns), x.dtype)
     for p, q in np.ndindex(rows, columns):

@@ -64,8 +64,10 @@ def _difference(a: Expr, b: Expr) -> Bounds:
 def _comparison(e: Apply, difference: Bounds) -> Expr:
     """Simplify the comparison of two numbers, given the bounds of their difference."""
     low, high = difference
-    below, above = high is not None and high < 0, low is not None and low > 0
-    at_most, at_least = high is not None and high <= 0, low is not None and low >= 0
+    below = high is not None and high < 0
+    above = low is not None and low > 0
+    at_most = high is not None and high <= 0
+    at_least = low is not None and low >= 0
     true, false = {
         "lt": (below, at_least),
         "le": (at_most, above),
@@ -74,7 +76,11 @@ def _comparison(e: Apply, difference: Bounds) -> Expr:
         "eq": (low == high == 0, below or above),
         "ne": (below or above, low == high == 0),
     }[e.function]
-    return Const(True, I1) if true else Const(False, I1) if false else e
+    if true:
+        return Const(True, I1)
+    if false:
+        return Const(False, I1)
+    return e
 
 
 def recombine(form: Affine) -> Affine:

@@ -62,10 +62,14 @@ def _complex_power(x: Expr, y: Expr) -> Expr:
     parts' type.
     """
     z, w = Z.parts(x), Z.parts(y)
-    part, size = z.re.type, apply("abs", w.re)
-    one, none = Z(_one(z.re), _zero(z.re)), z.re.eq(0) & z.im.eq(0) & (w.re.ne(0) | w.im.ne(0))
+    part = z.re.type
+    size = apply("abs", w.re)
+    one = Z(_one(z.re), _zero(z.re))
+    none = z.re.eq(0) & z.im.eq(0) & (w.re.ne(0) | w.im.ne(0))
     whole = w.im.eq(0) & apply("trunc", w.re).eq(w.re) & (size < 100.0)
-    n, product, factor = cast(select(whole, size, 0.0), I32), one, z
+    n = cast(select(whole, size, 0.0), I32)
+    product = one
+    factor = z
     for bit in range(7):
         product = choose((n & (1 << bit)).ne(0), product * factor, product)
         factor = factor * factor
@@ -83,7 +87,8 @@ def _product_of_c(a: Z, b: Z) -> Z:
     """The product by Annex G of C: of infinite factors it is infinite, where the formula gives NaN
     in both parts.
     """
-    found, again = a * b, (_direction(a) * _direction(b)).times(INF)
+    found = a * b
+    again = (_direction(a) * _direction(b)).times(INF)
     return choose(
         found.re.ne(found.re) & found.im.ne(found.im) & (is_inf(a) | is_inf(b)), again, found
     )
@@ -101,7 +106,8 @@ def _direction(z: Z) -> Z:
 
 def _complex_sign(z: Z) -> Z:
     """z over its magnitude."""
-    size, none = absolute(z), constant(np.nan, F64)
+    size = absolute(z)
+    none = constant(np.nan, F64)
     far = choose(apply("abs", z.re).eq(apply("abs", z.im)), Z(none, none), _direction(z))
     divisor = select(size.eq(0), 1.0, size)
     return choose(
@@ -166,7 +172,8 @@ def _logaddexp(function: str, exponential: str, base_of_two: float) -> Formula:
     return formula
 
 
-_theano_int_div, _theano_mod = SCALAR_OPS["int_div"].formula, SCALAR_OPS["mod"].formula
+_theano_int_div = SCALAR_OPS["int_div"].formula
+_theano_mod = SCALAR_OPS["mod"].formula
 row("floor_divide", _by_kind(_by_zero_is_zero("floordiv"), _theano_int_div), gradient="int_div")
 row("remainder", _by_kind(_by_zero_is_zero("floormod"), _theano_mod), gradient="mod")
 row("fmod", _by_kind(_by_zero_is_zero("rem"), lambda x, y: apply("rem", x, y)))

@@ -41,7 +41,8 @@ def _spacing(x: Expr) -> Expr:
 def _spacing_of_f16(x: Expr) -> Expr:
     """The distance to the next number above; the bits of a power of two from the exponent."""
     bits = cast(Bitcast(x, I16), I32)
-    exponent, significand = (bits >> 10) & 31, bits & 0x3FF
+    exponent = (bits >> 10) & 31
+    significand = bits & 0x3FF
     finite = exponent
     exponent = exponent - select((bits < 0) & significand.eq(0), constant(1, I32), constant(0, I32))
     down = apply("max", exponent - 1, constant(0, I32))
@@ -56,9 +57,11 @@ def _ldexp(x: Expr, n: Expr) -> Expr:
     """x 2^n, rounded once: steps down keep 53 bits above the subnormal range until the last one."""
     wide, steps = cast(x, F64), cast(n, I64)
     steps = apply("max", apply("min", steps, constant(3100, I64)), constant(-3100, I64))
-    up, down = constant(2.0**1023, F64), constant(2.0**-1022 * 2.0**53, F64)
+    up = constant(2.0**1023, F64)
+    down = constant(2.0**-1022 * 2.0**53, F64)
     for _ in range(2):
-        high, low = steps > 1023, steps < -1022
+        high = steps > 1023
+        low = steps < -1022
         wide = select(high, wide * up, select(low, wide * down, wide))
         steps = select(high, steps - 1023, select(low, steps + (1022 - 53), steps))
     steps = apply("max", apply("min", steps, constant(1023, I64)), constant(-1022, I64))
@@ -78,7 +81,8 @@ def _scaled(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 def _frexp_fraction(x: Expr) -> Expr:
     bits, _, ordinary = _scaled(x)
-    mantissa, width = _MANTISSA[x.type], x.type.bits
+    mantissa = _MANTISSA[x.type]
+    width = x.type.bits
     exponent_mask = ((1 << (width - 1)) - 1) ^ ((1 << mantissa) - 1)
     half = int(np.asarray(0.5, x.type.dtype).view(_BITS[x.type].dtype))
     return select(ordinary, Bitcast((bits & ~exponent_mask) | half, x.type), x)

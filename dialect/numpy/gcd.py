@@ -38,7 +38,9 @@ class Gcd(Operator[T]):
         (z,) = results
         at = axes(z.shape)
         unsigned = ELEMENT_TYPES[f"ui{z.element.bits}"]
-        a, b, rest = accumulator("a", unsigned), accumulator("b", unsigned), Var("rest", unsigned)
+        a = accumulator("a", unsigned)
+        b = accumulator("b", unsigned)
+        rest = Var("rest", unsigned)
         divisor = select(b[()].eq(0), 1, b[()])  # vector code divides in every lane
         steps = (
             math.ceil(unsigned.bits * math.log(2) / math.log((1 + math.sqrt(5)) / 2)) + 1

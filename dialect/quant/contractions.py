@@ -134,7 +134,8 @@ class Windowed(Contraction[T]):
 
     def slack(self: Any, axis: int) -> Dim:
         """The largest offset of the dilated kernel in the padded input."""
-        size, kernel = self.nchw(self.x.shape)[2 + axis], self.kernel()[axis]
+        size = self.nchw(self.x.shape)[2 + axis]
+        kernel = self.kernel()[axis]
         return (
             size
             + self.padding[axis]
@@ -152,7 +153,8 @@ class Windowed(Contraction[T]):
         """The input row and column of a window at a kernel position, and the condition that they
         are inside the input.
         """
-        found, conditions = list[Expr](), list[Expr | bool]()
+        found = list[Expr]()
+        conditions = list[Expr | bool]()
         for axis, (p, k) in enumerate(zip(windows, kernel, strict=True)):
             found.append(p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis])
             padded = self.padding[axis] or self.padding[axis + 2]
@@ -296,7 +298,8 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
     def element(self: DepthwiseConv2d[Tensor], y: Tensor) -> Element:
         n, p, q, oc = at = axes(y.shape)
         ki, kj = indices("ki kj", self.w.shape[:2])
-        c, m = oc // self.w.shape[3], oc % self.w.shape[3]
+        c = oc // self.w.shape[3]
+        m = oc % self.w.shape[3]
         place, there = self.position((p, q), (ki, kj))
         a = self.difference(self.x, (n, *place, c), self.x_zero_point)
         b = self.difference(self.w, (ki, kj, c, m), self.w_zero_point, oc)
@@ -337,10 +340,8 @@ class TransposeConv2d(Convolution[T]):
         (batch, height, width, _), (channels, kh, kw, _) = x.shape, w.shape
         y = np.zeros((batch, self.size(0), self.size(1), channels), np.int64)
         for h, v, ki, kj in np.ndindex(height, width, kh, kw):
-            p, q = (
-                h * self.stride[0] + ki - self.padding[0],
-                v * self.stride[1] + kj - self.padding[1],
-            )
+            p = h * self.stride[0] + ki - self.padding[0]
+            q = v * self.stride[1] + kj - self.padding[1]
             if 0 <= p < y.shape[1] and 0 <= q < y.shape[2]:
                 y[:, p, q] += x[:, h, v] @ w[:, ki, kj].T
         return self.wrapped(y)
@@ -351,7 +352,8 @@ class TransposeConv2d(Convolution[T]):
         places: list[Expr] = []
         conditions: list[Expr | bool] = []
         for axis, (o, k) in enumerate(((p, ki), (q, kj))):
-            reached, stride = o + self.padding[axis] - k, self.stride[axis]
+            reached = o + self.padding[axis] - k
+            stride = self.stride[axis]
             places.append(reached // stride)
             conditions += [
                 (reached % stride).eq(0) if stride > 1 else True,
@@ -433,7 +435,8 @@ class BatchMatmul(Contraction[T]):
 
     def reference(self: BatchMatmul[np.ndarray]) -> np.ndarray:
         a, b = self.a.astype(np.int64), self.b.astype(np.int64)
-        a, b = a - along_axis(self.a_zero_point, 2, 0), b - along_axis(self.b_zero_point, 2, 1)
+        a = a - along_axis(self.a_zero_point, 2, 0)
+        b = b - along_axis(self.b_zero_point, 2, 1)
         return self.wrapped(a @ b)
 
     def element(self: BatchMatmul[Tensor], y: Tensor) -> Element:

@@ -213,7 +213,8 @@ class Table(QuantOperator[T]):
         place = self.x.astype(np.int64) - np.iinfo(self.x.dtype).min
         if not self.interpolate:
             return np.asarray(self.table[place])
-        k, table = place >> 7, self.table.astype(np.int64)
+        k = place >> 7
+        table = self.table.astype(np.int64)
         return np.asarray(table[k] * 128 + (table[k + 1] - table[k]) * (place & 127)).astype(
             np.int32
         )

@@ -51,7 +51,8 @@ class Pooling(Windowed[T]):
 
     def count(self: Any, axis: int, p: ex.Expr) -> ex.Expr:
         """The elements of window p that are inside, along an axis."""
-        size, first = self.nchw(self.x.shape)[2 + axis], p * self.stride[axis] - self.padding[axis]
+        size = self.nchw(self.x.shape)[2 + axis]
+        first = p * self.stride[axis] - self.padding[axis]
         if not self.padding[axis] and not self.padding[axis + 2]:
             return ex.as_index(self.pool_size[axis])
         return ex.minimum(first + self.pool_size[axis], ex.as_index(size)) - ex.maximum(first, 0)
@@ -304,7 +305,8 @@ class Resize2d(QuantOperator[T]):
         for axis in (0, 1):
             unit, step = self.scale[2 * axis : 2 * axis + 2]
             at = np.arange(self.size()[axis]) * step + self.offset[axis]
-            low, part = at // unit, (at % unit).reshape(-1, *(1,) * (2 - axis))
+            low = at // unit
+            part = (at % unit).reshape(-1, *(1,) * (2 - axis))
             ends = [
                 np.take(y, np.clip(i, 0, self.x.shape[1 + axis] - 1), axis=1 + axis)
                 for i in (low, low + 1)
@@ -323,7 +325,8 @@ class Resize2d(QuantOperator[T]):
         for axis, i in enumerate((p, q)):
             unit, step = self.scale[2 * axis : 2 * axis + 2]
             place = i * step + self.offset[axis]
-            low, last = place // unit, ex.as_index(self.x.shape[1 + axis]) - 1
+            low = place // unit
+            last = ex.as_index(self.x.shape[1 + axis]) - 1
             ends.append((ex.maximum(low, 0), ex.minimum(low + 1, last)))
             parts.append((place % unit, unit))
         if self.mode == "nearest":

@@ -53,7 +53,9 @@ def parameter(number: int, name: str, size: str) -> C:
 def along_axis(p: np.ndarray, rank: int, axis: int) -> np.ndarray:
     """A parameter aligned with an axis of an array; integers in i64."""
     wide = p if p.dtype.kind == "f" else p.astype(np.int64)
-    return wide.reshape([-1 if n == axis else 1 for n in range(rank)]) if p.ndim else wide
+    if not p.ndim:
+        return wide
+    return wide.reshape([-1 if n == axis else 1 for n in range(rank)])
 
 
 def clamped(rounded: Expr, zero_point: int, low: int, high: int, to: ElementType) -> Expr:

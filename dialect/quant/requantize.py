@@ -125,10 +125,12 @@ class Requantize(QuantOperator[T]):
 
     def element(self: "Requantize[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
-        scales = (self.multiplier, self.shift)
-        multiplier, shift = (
-            None if p is None else p[at[self.axis]] if p.rank else p[()] for p in scales
-        )
+
+        def element_of(p: Tensor) -> Any:
+            return p[at[self.axis]] if p.rank else p[()]
+
+        multiplier = None if self.multiplier is None else element_of(self.multiplier)
+        shift = None if self.shift is None else element_of(self.shift)
         x = cast(self.x[at], I64 if self.x.element is I64 else I32) - self.input_zero_point
         more = (True,) if self.rounding == "tflite_double" and self.low >= self.zero_point else ()
         rounded = self.rule.expression(x, multiplier, shift, *more)

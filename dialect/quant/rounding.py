@@ -42,7 +42,8 @@ def _single(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
 
 
 def _tosa_double(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
-    s, wide = cast(shift, I64) & 63, cast(x, I64)
+    s = cast(shift, I64) & 63
+    wide = cast(x, I64)
     more = select(s > 31, select(wide < 0, constant(-(1 << 30), I64), 1 << 30), 0)
     return (wide * cast(multiplier, I64) + half(s) + more) >> s
 
@@ -74,13 +75,15 @@ def _reference_single(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
 
 
 def _reference_tosa_double(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
-    x, rounding = x.astype(np.int64), _half(shift)
+    x = x.astype(np.int64)
+    rounding = _half(shift)
     rounding = np.where(shift > 31, rounding + np.where(x >= 0, 1 << 30, -(1 << 30)), rounding)
     return (x * multiplier + rounding) >> shift
 
 
 def _reference_tflite_double(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
-    left, right = np.maximum(31 - shift, 0), np.maximum(shift - 31, 0)
+    left = np.maximum(31 - shift, 0)
+    right = np.maximum(shift - 31, 0)
     a = (x.astype(np.int64) << left).astype(np.int32).astype(np.int64)
     product = a * multiplier
     nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))

@@ -18,7 +18,9 @@ class Reshaping(Operator[T]):
 
     def element(self: Any, y: Tensor) -> Element:
         """The formula; groups of axes of equal products are converted separately."""
-        at, shape, other = axes(y.shape), y.shape, self.x.shape
+        at = axes(y.shape)
+        shape = y.shape
+        other = self.x.shape
         mine = [j for j, n in enumerate(shape) if not is_one(n)]
         theirs = [j for j, n in enumerate(other) if not is_one(n)]
         found: list[Expr] = [ZERO] * len(other)

@@ -90,7 +90,8 @@ class Span:
         width = max(1, min(self.end - self.start, len(text) - column + 1))
         if column > 100 or len(text) > 160:
             cut = max(0, column - 61)
-            text, column = text[cut : cut + 140], column - cut
+            text = text[cut : cut + 140]
+            column = column - cut
             width = max(1, min(width, len(text) - column + 1))
         shown = "".join(
             c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text

@@ -33,7 +33,8 @@ def write_file(path: Path, *data: bytes | memoryview) -> None:
     in place, once the disk has room for all of it: one with several names, of another owner, or in
     a folder that is read-only. Devices and pipes are written to.
     """
-    path, pieces = _target(os.fspath(path)), [memoryview(d).cast("B") for d in data]
+    path = _target(os.fspath(path))
+    pieces = [memoryview(d).cast("B") for d in data]
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -113,7 +114,8 @@ def _replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 def _overwrite(file: BinaryIO, pieces: list[memoryview]) -> None:
     """Write over an open file, for whose longer content the disk has room."""
-    before, after = os.fstat(file.fileno()).st_size, sum(map(len, pieces))
+    before = os.fstat(file.fileno()).st_size
+    after = sum(map(len, pieces))
     if after > before and hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file.fileno(), 0, after)

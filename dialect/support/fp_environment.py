@@ -30,7 +30,8 @@ def _functions() -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:
     except (AttributeError, TypeError, ValueError, OSError):
         return (lambda _: None), (lambda _: None), None
     for function in found:
-        function.argtypes, function.restype = [ctypes.c_void_p], None
+        function.argtypes = [ctypes.c_void_p]
+        function.restype = None
     return *found, default
 
 

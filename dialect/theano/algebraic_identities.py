@@ -70,9 +70,11 @@ def holds(wide: ElementType, narrow: ElementType) -> bool:
 
 def _twice(name: str, x: Value, definition: Definition) -> Value | None:
     made = definition(x)
-    return (
-        None if getattr(made, "scalar_op", "") != name else made.xs[0] if name in INVOLUTIONS else x
-    )
+    if getattr(made, "scalar_op", "") != name:
+        return None
+    if name in INVOLUTIONS:
+        return made.xs[0]
+    return x
 
 
 def _without_neutral(name: str, xs: tuple[Value, ...], definition: Definition) -> Value | None:

@@ -40,7 +40,8 @@ def _by_size(
 ) -> tuple[Expr, Expr]:
     """|x|, and a function of it by one formula up to 8 and another one beyond."""
     a = apply("abs", x)
-    large, small = select((a > 8.0) & (a < INF), a, 9.0), select(a > 8.0, 0.0, a)
+    large = select((a > 8.0) & (a < INF), a, 9.0)
+    small = select(a > 8.0, 0.0, a)
     return a, select(a > 8.0, far(large), near(small))
 
 
@@ -93,7 +94,8 @@ def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:
 def _order_gradient(name: str) -> Any:
     def gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
         v, x = (o.cast(y.element) for o in xs)
-        below, above = (v - 1).scalar(name, x), (v + 1).scalar(name, x)
+        below = (v - 1).scalar(name, x)
+        above = (v + 1).scalar(name, x)
         return UNKNOWN, g * 0.5 * (below - above if name == "jv" else below + above)
 
     return gradient

@@ -54,7 +54,8 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     same, so that α and β need not be exact.
     """
     z = v / x
-    waves, grows = apply("abs", v) < x, v <= -x
+    waves = apply("abs", v) < x
+    grows = v <= -x
     root = apply("sqrt", apply("abs", (1.0 - z) * (1.0 + z)))
     alpha = select(waves, 0.0, apply("log", select(waves, 1.0, apply("abs", z) + root)))
     beta = select(waves, _about_acos(select(waves, z, 0.0)), 0.0)
@@ -81,7 +82,8 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     share = 1.0 / (1.0 + decay)
     theta = low + (high - low) * share
     weight = decay * share * share * (up + 1.0 / up) * (math.pi / 2)
-    sine, cosine = polynomial_sine(theta - math.pi / 2, 1), -polynomial_sine(theta - math.pi / 2, 0)
+    sine = polynomial_sine(theta - math.pi / 2, 1)
+    cosine = -polynomial_sine(theta - math.pi / 2, 0)
     u = u0 + k * theta
     power = apply("exp", u)
     size = apply("exp", x * 0.5 * (power - 1.0 / power) * cosine - v * u)
@@ -115,7 +117,8 @@ def _far_wave(v: Expr, x: Expr) -> Expr:
     """sqrt(2 / πx) (P cos χ - Q sin χ) by Hankel's expansion, for x > 50 and v² < 8x, where χ = x -
     (2v + 1) π/4.
     """
-    square, part = 4.0 * v * v, 0.125 / x
+    square = 4.0 * v * v
+    part = 0.125 / x
     p: Expr = constant(1, F64)
     q = p
     for n in range(HANKEL, 0, -2):  # 1 - a1 (...) in pairs of coefficients, from the last one
@@ -128,7 +131,8 @@ def _far_wave(v: Expr, x: Expr) -> Expr:
     # give
     turn, ahead = sine_of_pi(v * 0.5 + 0.25), sine_of_pi(v * 0.5 + 0.75)
     sine, cosine = apply("sin", x), apply("cos", x)
-    c, s = cosine * ahead + sine * turn, sine * ahead - cosine * turn
+    c = cosine * ahead + sine * turn
+    s = sine * ahead - cosine * turn
     return apply("sqrt", 2.0 / (math.pi * x)) * (p * c - q * s)
 
 

@@ -19,7 +19,9 @@ def _exact_j(order: int, x: float) -> float:
 
 def _exact_wave(v: float, x: float) -> float:
     """Hankel's asymptotic expansion."""
-    wide, term, pi = np.longdouble(x), np.longdouble(1), 4 * np.arctan(np.longdouble(1))
+    wide = np.longdouble(x)
+    term = np.longdouble(1)
+    pi = 4 * np.arctan(np.longdouble(1))
     parts = [term, np.longdouble(0)]
     for n in range(1, 100):
         following = term * (4 * np.longdouble(v) ** 2 - (2 * n - 1) ** 2) / (n * 8 * wide)
@@ -35,10 +37,12 @@ def _exact_wave(v: float, x: float) -> float:
 
 def _exact_integrals(v: float, x: float) -> float:
     """Schläfli's integrals, as the formula has them, with many more nodes and digits."""
-    pi, wide = 4 * np.arctan(np.longdouble(1)), np.longdouble(x)
+    pi = 4 * np.arctan(np.longdouble(1))
+    wide = np.longdouble(x)
     s = np.linspace(np.longdouble(-4.2), np.longdouble(4.2), 4001)
     decay = np.exp(-pi * np.sinh(s))
-    tau, weight = pi / (1 + decay), decay / (1 + decay) ** 2 * np.cosh(s) * pi
+    tau = pi / (1 + decay)
+    weight = decay / (1 + decay) ** 2 * np.cosh(s) * pi
     first = (np.cos(v * tau - wide * np.sin(tau)) * weight).sum() * (s[1] - s[0])
     t = np.exp(s - np.exp(-s))
     second = (np.exp(-wide * np.sinh(t) - v * t) * t * (1 + np.exp(-s))).sum() * (s[1] - s[0])
@@ -54,7 +58,11 @@ def exact_of_order(v: float, x: float, sign: int) -> float:
     if x < 0:
         return exact_of_order(v, -x, sign) * (-1) ** int(v) if whole else math.nan
     if x == 0:
-        return 1.0 if v == 0 else 0.0 if v > 0 else math.inf
+        if v == 0:
+            return 1.0
+        if v > 0:
+            return 0.0
+        return math.inf
     if math.isinf(x):
         return 0.0 if sign < 0 else math.inf
     if v > x or sign > 0:
@@ -82,14 +90,16 @@ def _exact_series(v: np.longdouble, x: np.longdouble, sign: int) -> float:
     """The power series; (x/2)^v / Γ(v+1) from that of v's fraction, one factor for each whole part
     of v.
     """
-    half, fraction = x / 2, v - np.floor(v)
+    half = x / 2
+    fraction = v - np.floor(v)
     term = half**fraction / np.longdouble(math.gamma(float(fraction) + 1))
     for n in range(1, int(v - fraction) + 1):
         if (term := term * half / (fraction + n)) == 0:
             return 0.0
     for n in range(int(fraction - v)):
         term = term * (fraction - n) / half
-    found, least = term, np.finfo(np.longdouble).eps / 16
+    found = term
+    least = np.finfo(np.longdouble).eps / 16
     for n in range(1, 200_000):
         term = term * sign * half * half / (n * (v + n))
         found = found + term

@@ -18,9 +18,13 @@ from .type_rules import Rule, upcast
 
 def _extreme(name: str, on_bool: str) -> Any:
     integers = "max" if name == "maximum" else "min"
-    return lambda x, y: apply(
-        on_bool if x.type is I1 else name if x.type.kind == "float" else integers, x, y
-    )
+
+    def extreme(x: Any, y: Any) -> Any:
+        if x.type is I1:
+            return apply(on_bool, x, y)
+        return apply(name if x.type.kind == "float" else integers, x, y)
+
+    return extreme
 
 
 def _first_of_two(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
@@ -235,9 +239,12 @@ row(
 
 
 def _part(name: str) -> Any:
-    return lambda x: (
-        apply(name, x) if x.type.kind == "complex" else x if name == "real" else constant(0, x.type)
-    )
+    def part(x: Any) -> Any:
+        if x.type.kind == "complex":
+            return apply(name, x)
+        return x if name == "real" else constant(0, x.type)
+
+    return part
 
 
 def _complex_tangent(tangents: Any, xs: Any, y: Any) -> Any:

@@ -53,7 +53,8 @@ class Z:
         """
         (a, b), (c, d) = (self.re, self.im), (other.re, other.im)
         size = f("abs", c)
-        wide, zero = size >= f("abs", d), c.eq(0) & d.eq(0)
+        wide = size >= f("abs", d)
+        zero = c.eq(0) & d.eq(0)
         p, q = select(wide, c, d), select(wide, d, c)
         ratio = q / select(p.eq(0), 1.0, p)
         scale = 1.0 / (p + q * ratio)

@@ -84,7 +84,8 @@ def log1p_(z: Z) -> Z:
 def expm1_(z: Z) -> Z:
     """NumPy's formula, whose parts do not overflow before the result."""
     half = f("sin", z.im * 0.5)
-    cosine, far = f("cos", z.im), z.re > 40.0
+    cosine = f("cos", z.im)
+    far = z.re > 40.0
     re = f("expm1", select(far, 0.0, z.re)) * cosine - 2.0 * half * half
     return Z(select(far, _by_power(z.re, cosine), re), _by_power(z.re, f("sin", z.im)))
 
@@ -104,7 +105,8 @@ def log10(z: Z) -> Z:
 def sqrt(z: Z) -> Z:
     a, b = f("abs", z.re), f("abs", z.im)
     large = select(a > b, a, b)
-    far, near = large > FAR, large < 1 / FAR
+    far = large > FAR
+    near = large < 1 / FAR
     scale = select(far, 2.0**-4, select(near, constant(2.0**600, F64), 1.0))
     scaled = Z(z.re * scale, z.im * scale)
     t = f("sqrt", (f("abs", scaled.re) + absolute(scaled)) * 0.5)
@@ -231,7 +233,8 @@ def arcsinh(z: Z) -> Z:
 
 def arctanh(z: Z) -> Z:
     far = _is_far(z)
-    a, y = select(far, 0.0, f("abs", z.re)), select(far, 0.0, z.im)
+    a = select(far, 0.0, f("abs", z.re))
+    y = select(far, 0.0, z.im)
     left = 1.0 - a
     away = left * left + y * y
     pole = away < 1 / FAR / FAR  # also where the square is nothing

@@ -126,7 +126,8 @@ class Elemwise(Broadcasting[T]):
         return (self.inplace_pattern or {}).get(0)
 
     def covers(self: Any) -> bool:
-        result, target = self.infer(), self.xs[self.target]
+        result = self.infer()
+        target = self.xs[self.target]
         if result.rank != target.rank:
             return False
         sizes = zip(result.shape, target.shape, strict=True)

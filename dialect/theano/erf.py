@@ -83,8 +83,10 @@ def complex_erf(z: Z) -> Z:
     im = decay / (2 * math.pi) * select(small, 2.0 * y, s / safe)
     n = Index("n", TERMS)
     m = cast(n + 1, F64)
-    up, down = apply("exp", m * y - m * m * 0.25), apply("exp", -(m * y) - m * m * 0.25)
-    cosh, sinh = (up + down) * 0.5, (up - down) * 0.5
+    up = apply("exp", m * y - m * m * 0.25)
+    down = apply("exp", -(m * y) - m * m * 0.25)
+    cosh = (up + down) * 0.5
+    sinh = (up - down) * 0.5
     below = m * m + 4.0 * x * x
     flat = 2.0 * apply("exp", m * m * -0.25) * x
     f = flat - 2.0 * x * cosh * c + m * sinh * s
@@ -108,8 +110,16 @@ def _exact_erfinv(x: float) -> float:
 
 def _exact_erfcinv(x: float) -> float:
     if not 0 < x < 2:
-        return math.inf if x == 0 else -math.inf if x == 2 else math.nan
-    return 0.0 if x == 1 else _solve(x, 1 - x) if x < 1 else -_solve(2 - x, x - 1)
+        if x == 0:
+            return math.inf
+        if x == 2:
+            return -math.inf
+        return math.nan
+    if x == 1:
+        return 0.0
+    if x < 1:
+        return _solve(x, 1 - x)
+    return -_solve(2 - x, x - 1)
 
 
 def _solve(c: float, x: float) -> float:

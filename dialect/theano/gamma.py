@@ -95,7 +95,8 @@ def _in_right_half(z: Z) -> tuple[Expr, Z]:
 
 def _in_squares(x: Z, coefficients: tuple[float, ...]) -> tuple[Z, Z]:
     """A number's square, and the polynomial in it."""
-    square, found = x * x, Z(constant(coefficients[-1], F64), constant(0, F64))
+    square = x * x
+    found = Z(constant(coefficients[-1], F64), constant(0, F64))
     for coefficient in coefficients[-2::-1]:
         found = (found * square).plus(coefficient)
     return square, found
@@ -181,7 +182,8 @@ def _exact_psi(x: float) -> float:
         if x == round(x):
             return -math.copysign(math.inf, x) if x == 0 else math.nan
         return _exact_psi(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
-    found, y = np.longdouble(0), np.longdouble(x)
+    found = np.longdouble(0)
+    y = np.longdouble(x)
     while y < 30:
         found, y = found - 1 / y, y + 1
     terms = sum(b / ((2 * n + 2) * y ** (2 * n + 2)) for n, b in enumerate(BERNOULLI))
@@ -195,9 +197,11 @@ def _exact_tri_gamma(x: float) -> float:
         if x == round(x):
             return math.inf
         return (math.pi / math.sin(math.pi * (x - round(x)))) ** 2 - _exact_tri_gamma(1 - x)
-    found, y = np.longdouble(0), np.longdouble(x)
+    found = np.longdouble(0)
+    y = np.longdouble(x)
     while y < 30:
-        found, y = found + 1 / (y * y), y + 1
+        found = found + 1 / (y * y)
+        y = y + 1
     return float(
         found + 1 / y + 1 / (2 * y * y) + sum(b / y ** (2 * n + 3) for n, b in enumerate(BERNOULLI))
     )
@@ -212,13 +216,18 @@ def exact_gamma(x: float) -> float:
 
 
 def _exact_gammaln(x: float) -> float:
-    return x if math.isinf(x) else math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+    if math.isinf(x):
+        return x
+    if x <= 0 and x == math.floor(x):
+        return math.inf
+    return math.lgamma(x)
 
 
 def _exact_complex_gamma(z: np.ndarray) -> np.ndarray:
     wide = z.astype(np.clongdouble)
     w = np.where(wide.real < 0.5, 1 - wide, wide)
-    high, factors = w + 30, math.prod((w + n for n in range(30)), start=np.ones_like(w))
+    high = w + 30
+    factors = math.prod((w + n for n in range(30)), start=np.ones_like(w))
     series = sum(s / high ** (2 * n + 1) for n, s in enumerate(STIRLING))
     found = np.exp((high - 0.5) * np.log(high) - high + HALF_LOG_2PI + series) / factors
     return np.asarray(

@@ -71,11 +71,9 @@ class Derivative(Calling[T]):
 
     def positions(self: Any, count: int | None = None) -> tuple[int, ...]:
         """The arguments to differentiate by."""
-        return (
-            tuple(range(len(self.signature[0]) if count is None else count))
-            if self.wrt is None
-            else self.wrt
-        )
+        if self.wrt is not None:
+            return self.wrt
+        return tuple(range(len(self.signature[0]) if count is None else count))
 
     def seeds(self: Any, count: int | None = None) -> tuple[Any, ...]:
         """The operands after those that are passed: cotangents or tangents."""

@@ -84,7 +84,8 @@ def _distribution(order: Expr, t: Expr) -> Expr:
     cancels.
     """
     high = order >= 8.0
-    small, large = select(high, 1.0, order), select(high, order, 8.0)
+    small = select(high, 1.0, order)
+    large = select(high, order, 8.0)
     few = (
         small * apply("log", t)
         - t

@@ -38,7 +38,8 @@ def exact_incomplete(a: float, x: float) -> tuple[float, float]:
         return _exact_of_high(a, x)
     front = _exact_density(a, x)
     if a < 1 and x < 1.5:
-        power, wide = a * math.log(x) - _lgamma_of_1_and(a), np.longdouble(a)
+        power = a * math.log(x) - _lgamma_of_1_and(a)
+        wide = np.longdouble(a)
         terms = (np.longdouble(-x) ** n / ((wide + n) * math.factorial(n)) for n in range(1, 60))
         above = float(
             -np.expm1(np.longdouble(power)) - np.exp(np.longdouble(power)) * wide * sum(terms)
@@ -48,7 +49,8 @@ def exact_incomplete(a: float, x: float) -> tuple[float, float]:
         below = front * _exact_series(a, x)
         return below, 1 - below
     b = np.longdouble(x) + 1 - a
-    c_, d = np.longdouble(1e300), 1 / b
+    c_ = np.longdouble(1e300)
+    d = 1 / b
     h = d
     for i in range(1, 100_000):
         an = -i * (i - np.longdouble(a))
@@ -81,7 +83,8 @@ def _exact_density(a: float, x: float) -> float:
     """x^a exp(-x) / Γ(a + 1)"""
     if a < 100:
         return math.exp(a * math.log(x) - x - math.lgamma(a + 1))
-    wide, m = np.longdouble(a), (np.longdouble(x) - a) / np.longdouble(a)
+    wide = np.longdouble(a)
+    m = (np.longdouble(x) - a) / np.longdouble(a)
     correction = 1 / (12 * wide) - 1 / (360 * wide**3) + 1 / (1260 * wide**5)
     return float(
         np.exp(-wide * (m - np.log1p(m)) - correction) / np.sqrt(2 * np.longdouble(math.pi) * wide)

@@ -63,7 +63,8 @@ class ProductOfOthers(Operator[T]):
         backward: list[Expr] = [*d]
         for j in over:
             backward[j] = as_index(y.shape[j]) - 1 - d[j]
-        before, after = accumulator("before", y.element), accumulator("after", y.element)
+        before = accumulator("before", y.element)
+        after = accumulator("after", y.element)
         here, there = d, tuple(backward)
         first = (Store(y, here, before[()]), update("mul", before, self.x[here]))
         second = (Store(y, there, y[there] * after[()] + 0.0), update("mul", after, self.x[there]))
@@ -94,7 +95,8 @@ class ProductOfOthers(Operator[T]):
 
     def counted(self: Any) -> tuple[Any, Any, Any]:
         """The zero factors, their number in each group, and the product of the others."""
-        zeros, over = self.x.scalar("eq", 0), self.over()
+        zeros = self.x.scalar("eq", 0)
+        over = self.over()
         factors = zeros.scalar("switch", 1, self.x)
         nonzero = factors.reduce("prod", over, no_zeros_in_input=True) if over else factors
         return (

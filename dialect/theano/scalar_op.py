@@ -86,7 +86,10 @@ class ScalarOp:
             part = None if t is None else self.gradient(t.like(y).into(y.element), xs, y)[n]
             if part is UNKNOWN:
                 raise NotImplementedError(f"theano.elemwise of {self.name}")
-            total = part if total is None else total if part is None else total + part
+            if total is None:
+                total = part
+            elif part is not None:
+                total = total + part
         return total
 
     def takes(self, *elements: ElementType) -> bool:

@@ -20,12 +20,20 @@ def floating(element: ElementType) -> ElementType:
     """upgrade_to_float: f32 of i1 and integers of up to 16 bits, f64 of longer ones, floats and
     complex as they are.
     """
-    return element if not element.is_discrete else F32 if element.bits <= 16 else F64
+    if not element.is_discrete:
+        return element
+    if element.bits <= 16:
+        return F32
+    return F64
 
 
 def part(element: ElementType) -> ElementType:
     """The type of the real part."""
-    return element if element.kind != "complex" else F32 if element is C64 else F64
+    if element.kind != "complex":
+        return element
+    if element is C64:
+        return F32
+    return F64
 
 
 @dataclass(frozen=True)

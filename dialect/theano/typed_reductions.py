@@ -13,7 +13,11 @@ def default_dtype(element: ElementType) -> ElementType:
     """The result's type: integers of 64 bits of integers, floats and complex numbers as they
     are.
     """
-    return I64 if element.kind in ("bool", "int") else UI64 if element.kind == "uint" else element
+    if element.kind in ("bool", "int"):
+        return I64
+    if element.kind == "uint":
+        return UI64
+    return element
 
 
 def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:

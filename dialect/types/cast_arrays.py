@@ -78,7 +78,8 @@ def _saturated(given: np.ndarray, element: ElementType) -> np.ndarray:
         given.astype(np.promote_types(given.dtype, np.float32))
     )  # f16 does not reach high + 1
     # high + 1 is a power of two and exact; high itself need not be
-    above, below = whole >= float(high + 1), whole < float(low)
+    above = whole >= float(high + 1)
+    below = whole < float(low)
     inside = np.where(above | below | np.isnan(whole), 0, whole).astype(element.dtype)
     return np.asarray(
         np.where(above, element.dtype.type(high), np.where(below, element.dtype.type(low), inside))

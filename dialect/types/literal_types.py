@@ -85,7 +85,11 @@ def literal_text(value: Any) -> str:
         return text if "." in digits or "n" in text else f"{digits}.0{e}{exponent}"
     if isinstance(value, (complex, np.complexfloating)):
         return f"({literal_text(value.real)}, {literal_text(value.imag)})"
-    return "none" if value is None else f'"{value}"' if isinstance(value, str) else str(value)
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value)
 
 
 # The type of a literal operand in each dialect

@@ -237,9 +237,11 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 def key_of(n: Any) -> Any:
     """A size, or a sequence with sizes in it, to be compared as it is written."""
-    return (
-        n.key if isinstance(n, Size) else (*map(key_of, n),) if isinstance(n, (tuple, list)) else n
-    )
+    if isinstance(n, Size):
+        return n.key
+    if isinstance(n, (tuple, list)):
+        return (*map(key_of, n),)
+    return n
 
 
 def atoms_of(dims: Iterable[Dim]) -> set[_Atom]:

@@ -74,11 +74,8 @@ def named_back(results: Sequence[Type], names: Mapping[Any, Dim]) -> tuple[Type,
     in every call.
     """
     atoms = atoms_of(d for r in results for d in r.array_shape)
-    sizes = (
-        {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=in_order)}
-        if atoms
-        else {}
-    )
+    ordered = sorted(atoms, key=in_order) if atoms else []
+    sizes = {a: names[a] if a in names else Size.unknown() for a in ordered}
     return tuple(with_sizes(r, sizes) for r in results)
 
 

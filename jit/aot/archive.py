@@ -12,7 +12,8 @@ def archive(objects: Sequence[bytes], symbols: Sequence[Sequence[str]]) -> bytes
     names = [name.encode() + bytes(1) for found in symbols for name in found]
     index_bytes = 4 + 4 * len(names) + sum(map(len, names))
     members = [_member(f"{n}.o/", image) for n, image in enumerate(objects)]
-    at, offsets = len(MAGIC) + len(_member("/", bytes(index_bytes))), []
+    at = len(MAGIC) + len(_member("/", bytes(index_bytes)))
+    offsets = []
     for member, found in zip(members, symbols, strict=True):
         offsets += [at] * len(found)
         at += len(member)

@@ -150,7 +150,8 @@ class Addresses:
             or any(o.type is not I64 for o in e.operands)
         ):
             return self.exact(e)
-        row, divides = _INDEX.get(e.function), e.function in ("floordiv", "floormod")
+        row = _INDEX.get(e.function)
+        divides = e.function in ("floordiv", "floormod")
         if row is None or (divides and not _plain_division(*e.operands)):
             return self.computed(e.function, e.operands, I64)
         values = [self.address(o) for o in e.operands]

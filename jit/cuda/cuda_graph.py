@@ -43,7 +43,8 @@ def order(first: int, second: int) -> None:
     """Let the second stream, of whoever's, go on after what is on the first; 0 is that of the
     launches.
     """
-    driver, event = _driver(), ctypes.c_void_p()
+    driver = _driver()
+    event = ctypes.c_void_p()
     if not (status := driver.cuEventCreate(ctypes.byref(event), _NO_TIMING)):
         status = driver.cuEventRecord(event, ctypes.c_void_p(first))
         status = status or driver.cuStreamWaitEvent(ctypes.c_void_p(second), event, 0)
@@ -80,7 +81,8 @@ def record(
     """Capture the launches of `launch` on a stream, without running them; None if the driver
     cannot.
     """
-    driver, handle = _driver(), ctypes.c_void_p(stream.handle)
+    driver = _driver()
+    handle = ctypes.c_void_p(stream.handle)
     if not hasattr(driver, "cuGraphInstantiateWithFlags") or driver.cuStreamBeginCapture_v2(
         handle, _THREAD_LOCAL
     ):

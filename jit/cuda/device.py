@@ -121,7 +121,9 @@ class Device:
 
         self.driver, self.handle = driver, driver.Device(number)
         self.name = str(self.handle.name())
-        self.number, self.place, self.context = number, (number, handle), context
+        self.number = number
+        self.place = (number, handle)
+        self.context = context
         with self.active():
             self.pool = DeviceMemoryPool()
             self._hold()
@@ -240,7 +242,8 @@ class Device:
 
     def elsewhere(self, address: int, size: int) -> str:
         """The reason why an array is not on this device; empty if it is."""
-        mine, number = self.number, device_of(address) if size else self.number
+        mine = self.number
+        number = device_of(address) if size else self.number
         if number is None:
             return (
                 f"expected memory of device {mine}, got the address {address:#x}, which is of "

@@ -46,7 +46,8 @@ def device_array(value: Any) -> DeviceArray:
     """The array that a value stands for."""
     if (interface := getattr(value, "__cuda_array_interface__", None)) is None:
         return _from_dlpack(value)
-    dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
     if (stream := interface.get("stream")) == 0:
         raise CallError(
             "an array on the device has to name its stream: 1 or 2 for the default ones, got 0"
@@ -138,7 +139,8 @@ def _from_dlpack(value: Any) -> DeviceArray:
         **({"stream": 1} if is_on_device(value) else {})
     )  # the launches' comes after its own
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    pointer.restype = ctypes.c_void_p
+    pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))
     if tensor.code not in _KINDS or tensor.lanes != 1:
         raise CallError(

@@ -53,7 +53,8 @@ class Expressions(Addresses):
 
     def of_type(self, e: Expr) -> Val:
         """The exact value in the C type of its element, for functions that are overloaded."""
-        value, wanted = self.exact(e), c.value_type(e.type)
+        value = self.exact(e)
+        wanted = c.value_type(e.type)
         narrow = (
             isinstance(e, Const) and e.type.is_integer and e.type.bits < 32
         )  # C has no literals of these
@@ -64,7 +65,8 @@ class Expressions(Addresses):
         )
 
     def modular(self, e: Expr) -> Val:
-        value, wanted = self.value(e), c.modular_type(e.type)
+        value = self.value(e)
+        wanted = c.modular_type(e.type)
         if value.ctype == wanted:
             return value
         if isinstance(e, Const) and e.value >= 0:
@@ -207,7 +209,8 @@ class Expressions(Addresses):
 
     def place(self, tensor: Tensor, at: tuple[Expr, ...]) -> str:
         """An element of an array, as C writes it."""
-        name, shape = self.arrays[tensor], tensor.shape
+        name = self.arrays[tensor]
+        shape = tensor.shape
         if tensor in self.private:
             at, shape = at[1:], shape[1:]
         if tensor.space == "pack":

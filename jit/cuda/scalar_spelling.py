@@ -57,12 +57,10 @@ def number(value: object, element: ElementType) -> str:
     if element is I1:
         return "true" if value else "false"
     found = int(value)  # type: ignore[call-overload]
+    if found == -(2**31) and element.bits < 64:
+        return "(-2147483647 - 1)"
     if element.bits < 64:
-        return (
-            "(-2147483647 - 1)"
-            if found == -(2**31)
-            else f"{found}{'u' if element.name == 'ui32' else ''}"
-        )
+        return f"{found}u" if element.name == "ui32" else str(found)
     if element.kind == "uint":
         return f"{found}ull"
     return "(-9223372036854775807ll - 1)" if found == -(2**63) else f"{found}ll"
@@ -228,7 +226,8 @@ def lookup_tables(body: str) -> str:
 
 
 def _table(rows: Rows) -> str:
-    table, numbers = f"{rows.columns[0]}_rows", rows.numbers()
+    table = f"{rows.columns[0]}_rows"
+    numbers = rows.numbers()
     length, width = numbers.shape
     lines = ["  {" + ", ".join(number(x, F64) for x in row) + "}," for row in numbers]
     text = [f"static __device__ const double {table}[{length}][{width}] = {{", *lines, "};"]

@@ -54,7 +54,8 @@ class Parts:
 
     def add(self, kernel: Kernel) -> None:
         """Emits a kernel, which is compiled with those before it once they are many enough."""
-        emission, known = self._emission, len(self._emission.functions)
+        emission = self._emission
+        known = len(self._emission.functions)
         emission.add(kernel)
         self._lines += sum(function.lines for function in emission.functions[known:])
         if self._lines >= self._enough and self._others:

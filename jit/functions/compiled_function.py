@@ -134,9 +134,11 @@ class CompiledFunction:
         """The arguments by their names, for `inspect` and `help`."""
         from inspect import Parameter, Signature
 
-        kind, names = Parameter.POSITIONAL_OR_KEYWORD, [a.name for a in self.head.arguments]
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        names = [a.name for a in self.head.arguments]
         if not all(n.isidentifier() for n in names):
-            kind, names = Parameter.POSITIONAL_ONLY, [f"x{n}" for n in range(len(names))]
+            kind = Parameter.POSITIONAL_ONLY
+            names = [f"x{n}" for n in range(len(names))]
         found = [
             Parameter(n, kind, annotation=str(a.type))
             for n, a in zip(names, self.head.arguments, strict=True)
@@ -209,7 +211,8 @@ class CompiledFunction:
         there.
         """
         for k in self.overwritten.values():
-            array, argument = args[k], self.head.arguments[k]
+            array = args[k]
+            argument = self.head.arguments[k]
             if isinstance(array, np.ndarray) and (
                 not array.flags.writeable or has_internal_overlap(array)
             ):

@@ -79,7 +79,12 @@ class CudaFunction(GpuFunction):
         graph, where there are several launches. The arrays are checked now, and those of the host
         copied.
         """
-        given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
+        if isinstance(out, (tuple, list)):
+            given = list(out)
+        elif out is None:
+            given = []
+        else:
+            given = [out]
         with self.device.active():
             own = take_device_arguments(
                 self.function, in_order(self.function, arguments, named), self.device

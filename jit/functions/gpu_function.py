@@ -111,7 +111,8 @@ def steps_of(
     """The addresses of the arguments and results of a loop's plan at each of its steps."""
     plan, steps = loop.plan, loop.steps
     given = [memory[loop.parameters[n]] for n in loop.operands]
-    results, spares = [memory[t] for t in loop.outputs], [memory[t] for t in loop.scratch[:-1]]
+    results = [memory[t] for t in loop.outputs]
+    spares = [memory[t] for t in loop.scratch[:-1]]
     if steps.trips is None:
         known = dict(
             zip((*plan.arguments, *plan.results), (*results, *given[1:], *spares), strict=True)
@@ -121,7 +122,9 @@ def steps_of(
             yield known
             go = holds(spares[0])
         return
-    count, carry, shared = evaluate(steps.trips, sizes), steps.carry, steps.carry + steps.scan
+    count = evaluate(steps.trips, sizes)
+    carry = steps.carry
+    shared = steps.carry + steps.scan
 
     def slice(at: int, of: Tensor, t: int) -> int:
         return at + t * evaluate(of.bytes, sizes)
@@ -166,7 +169,8 @@ class SimulatedFunction(GpuFunction):
         """Runs a call in a memory, which then holds its statistics, if it keeps any; `run` runs a
         kernel.
         """
-        plan, sizes = self.plan, self.sizes_of(arrays)
+        plan = self.plan
+        sizes = self.sizes_of(arrays)
         given = dict(zip(plan.arguments, arrays, strict=True)) | self._constants
         addresses = {t: memory.give(a) for t, a in given.items()}
         for tensor, output in zip(plan.results, outputs, strict=True):

@@ -92,7 +92,8 @@ class NativeFunction(CompiledFunction):
         """Loads the machine code, and calls go there."""
         function = self.head
         self._made = compiled
-        self._workspace, self._computed_in_place = compiled.workspace, compiled.in_place
+        self._workspace = compiled.workspace
+        self._computed_in_place = compiled.in_place
         self._constant_pointers = [c.ctypes.data for c in compiled.constants]
         checked = ("checked",) if compiled.within else ()
         self.library = Library(
@@ -249,7 +250,8 @@ class NativeFunction(CompiledFunction):
         workspace = evaluate(self._made.workspace, sizes)
         moved = workspace + sum(a.nbytes for a in (*arrays, *self._made.constants))
         if self.table is not None and workspace < LARGEST_KEPT:
-            shapes, release = [a.shape for a in arrays], moved > WORTH_RELEASING // 10
+            shapes = [a.shape for a in arrays]
+            release = moved > WORTH_RELEASING // 10
             self.table.know(tuple(sizes.values()), shapes, workspace, release)
 
     def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
@@ -269,7 +271,9 @@ def _raised_by_handler(error: SystemError) -> BaseException:
     """The exception of a signal handler, which ctypes finds set after a call and wraps; a circle of
     the two would keep arrays.
     """
-    cause, error.__cause__, error.__context__ = error.__cause__, None, None
+    cause = error.__cause__
+    error.__cause__ = None
+    error.__context__ = None
     return cause or error
 
 

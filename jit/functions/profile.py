@@ -60,10 +60,8 @@ def profile(
 
 def _profile_tick(g: CompiledGraph, rounds: int) -> list[Spent]:
     """Times the kernels on a copy of the state."""
-    current, stepper = (
-        {s.name: g.read(s.name, copy=False) for s in g.clockwork.states},
-        native_stepper(g),
-    )
+    current = {s.name: g.read(s.name, copy=False) for s in g.clockwork.states}
+    stepper = native_stepper(g)
     if not isinstance(stepper, NativeStepper):
         return profile(
             cast(NativeFunction, g.function(g.clockwork.advance)), [*current.values()], rounds
@@ -101,10 +99,8 @@ def _run(
 ) -> Callable[[], int]:
     """One kernel, in the places that the whole plan gives its arrays."""
     text = emit_plans(plan, optimize=passes)
-    code, wanted = (
-        object_code(text.module, passes=passes),
-        imports(stops=False) if text.module.is_parallel else {},
-    )
+    code = object_code(text.module, passes=passes)
+    wanted = imports(stops=False) if text.module.is_parallel else {}
     library = Library([code], {"entry": ENTRY}, imports=wanted)
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)

@@ -76,7 +76,8 @@ def signature_of(found: dict[str, Any], source: Source) -> Signature:
         tuple(value_of(*v) for v in found[values]) for values in ("arguments", "results")
     )
     function = Function(found["name"], arguments, (), results, span=Span(source, *found["span"]))
-    others, left_open = found["others"], None
+    others = found["others"]
+    left_open = None
     if others is not None:
         left_open = DeferredChecks(
             function.argument_types, function.result_types, tuple(map(type_of, others))

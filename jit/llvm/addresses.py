@@ -115,7 +115,8 @@ class Addresses:
     def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> ll.Value:
         """The address of an element, at lane 0, of a buffer with so many lanes an element."""
         offset = self.offset(tensor, at)
-        element, address = ll.memory_type(tensor.element, lanes), self.scope.pointers[tensor]
+        element = ll.memory_type(tensor.element, lanes)
+        address = self.scope.pointers[tensor]
         ordered = [(t.level, t.age, t.text, t, f) for t, f in offset.terms.values()]
         if len(ordered) > 1:
             ordered.sort()
@@ -204,13 +205,12 @@ class Addresses:
         terms: dict[object, tuple[ll.Value, int]] = {}
         for value, times in sum.terms.values():
             ones = value.number == 1, size.number == 1
-            product = (
-                size
-                if ones[0]
-                else value
-                if ones[1]
-                else self.linear("mul", value, size, self.b.earliest)
-            )
+            if ones[0]:
+                product = size
+            elif ones[1]:
+                product = value
+            else:
+                product = self.linear("mul", value, size, self.b.earliest)
             add_term(terms, product, product, times)
         if sum.constant:
             add_term(terms, size, size, sum.constant)

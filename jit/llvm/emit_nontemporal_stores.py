@@ -35,7 +35,8 @@ class NontemporalStores:
     """The state of non-temporal stores in the current loop of a function."""
 
     def __init__(self, kernel: "KernelEmitter") -> None:
-        self.kernel, self.b = kernel, kernel.b
+        self.kernel = kernel
+        self.b = kernel.b
         self.aligned: dict[Tensor, ll.Value] = {}
         self.won: ll.Value | None = None  # in a loop that was shifted: whether its stores stream
         self.whole: tuple[Tensor, ll.Value] | None = (
@@ -47,7 +48,8 @@ class NontemporalStores:
         elements over.
         """
         linear, turns = self.b.linear, self.kernel.turns
-        first_store, single = leading_store(s), replace(s, kind="serial", width=1)
+        first_store = leading_store(s)
+        single = replace(s, kind="serial", width=1)
         if first_store is None:
             lines = next((t for t in stores(s.body) if begins_lines(s, t)), None)
             if lines is not None and lines.streaming:
@@ -64,10 +66,13 @@ class NontemporalStores:
         if s.overlap or begins_lines(s, first_store):
             self.whole_lines(s, first_store, start, stop)
             return True
-        add, tensor = self.b.add, first_store.tensor
-        size, outer = tensor.element.bytes, (self.won, self.whole)
+        add = self.b.add
+        tensor = first_store.tensor
+        size = tensor.element.bytes
+        outer = (self.won, self.whole)
         pointer = self.kernel.first_place(s, first_store, start)
-        address, length = self.address_of(pointer), linear("sub", stop, start)
+        address = self.address_of(pointer)
+        length = linear("sub", stop, start)
         self.won = won = self.worth_it(s, tensor, address, length)
         edge = add(ll.select(won, self.to_line(address, size), ll.ZERO))
         inner = linear("sub", length, edge)
@@ -119,7 +124,8 @@ class NontemporalStores:
     ) -> None:
         """Emits a loop that streams whole vectors into an array, where that is good."""
         outer = self.won, self.whole
-        self.won, self.whole = None, (tensor, good)
+        self.won = None
+        self.whole = (tensor, good)
         self.kernel.turns(s, start, stop, s.width)
         self.won, self.whole = outer
 
@@ -128,12 +134,11 @@ class NontemporalStores:
         stores.
         """
         add, linear, turns = self.b.add, self.b.linear, self.kernel.turns
-        size, address = (
-            store.tensor.element.bytes,
-            self.address_of(self.kernel.first_place(s, store, start)),
-        )
+        size = store.tensor.element.bytes
+        address = self.address_of(self.kernel.first_place(s, store, start))
         good = self.is_multiple(address, size)
-        line, single = self.to_line(address, size), replace(s, kind="serial", width=1, overlap=0)
+        line = self.to_line(address, size)
+        single = replace(s, kind="serial", width=1, overlap=0)
         if not s.overlap:
             length = linear("sub", stop, start)
             inner = linear("sub", length, line)
@@ -167,15 +172,20 @@ class NontemporalStores:
         aligned.
         """
         self.kernel.has_nontemporal_stores = True
-        count, element = PART // tensor.element.bytes, ll.memory_type(tensor.element)
+        count = PART // tensor.element.bytes
+        element = ll.memory_type(tensor.element)
         parts = []
         for first in range(0, vector.lanes, count):
             part = self.b.add(ll.shuffle(vector, range(first, first + count)))
             parts.append((part, self.b.add(ll.element_pointer(element, pointer, ll.index(first)))))
         if self.whole is not None and tensor is self.whole[0]:
-            test, bypassing, align = self.whole[1], [(vector, pointer)], processor().vector_bytes
+            test = self.whole[1]
+            bypassing = [(vector, pointer)]
+            align = processor().vector_bytes
         else:
-            test, bypassing, align = self.is_aligned(tensor, pointer), parts, PART
+            test = self.is_aligned(tensor, pointer)
+            bypassing = parts
+            align = PART
         after = self.b.new_block()
         yes, no = self.b.new_block(), self.b.new_block()
         self.b.do(ll.branch_if(test, yes, no))

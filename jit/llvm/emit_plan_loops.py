@@ -21,7 +21,8 @@ def emit_loop(
     sizes: Mapping[object, ll.Value],
 ) -> None:
     """Calls `step`, the function of the loop's plan, in a loop; a step that fails is the last."""
-    plan, trips = loop.plan, loop.steps.trips
+    plan = loop.plan
+    trips = loop.steps.trips
     passed = (*plan.arguments, *plan.results, *plan.data)
     table = b.add(ll.alloca(ll.array_type(len(passed), ll.POINTER)))
     slots = [b.add(ll.element_pointer(ll.POINTER, table, ll.index(n))) for n in range(len(passed))]

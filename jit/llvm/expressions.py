@@ -162,7 +162,8 @@ class Expressions:
         width.
         """
         element, lanes = last.type, max(v.lanes for v in values)
-        type, row = ll.value_type(element, lanes), INSTRUCTIONS[function, element.kind]
+        type = ll.value_type(element, lanes)
+        row = INSTRUCTIONS[function, element.kind]
 
         def all_of(n: int) -> ll.Constant:
             return ll.splat_constant(ll.number(n, element), lanes)
@@ -239,7 +240,8 @@ class Expressions:
         factors = [self.value(a), self.value(b)]
         if (lanes := max(v.lanes for v in factors)) < 4 or lanes % 2:
             return None
-        once, wide = self.b.once, ll.value_type(I64, lanes // 2)
+        once = self.b.once
+        wide = ll.value_type(I64, lanes // 2)
         count, c, rest, word = (
             ll.splat_constant(ll.number(k, I64), lanes // 2) for k in (n, more, 32 - n, 32)
         )
@@ -280,7 +282,8 @@ class Expressions:
             type = ll.value_type(F16, value.lanes)
             function = ll.Declaration(type, f"float_to_half.{ll.suffix(type)}", (value.type,))
             return self.b.call_once(function, value)
-        type, is_float = ll.value_type(target, value.lanes), source.kind == "float"
+        type = ll.value_type(target, value.lanes)
+        is_float = source.kind == "float"
         if target.kind == "bool":
             zero = ll.splat_constant(ll.number(0, source), value.lanes)
             return self.b.once(ll.compare("une" if is_float else "ne", value, zero))

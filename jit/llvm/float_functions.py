@@ -62,7 +62,8 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
     """The definition of a function that would call libm, or its declaration where there are
     instructions for it.
     """
-    name, type = declared.stem, declared.parameters[0]
+    name = declared.stem
+    type = declared.parameters[0]
     assert isinstance(type, ll.Type)
     scalar = "float" if type.scalar == "half" else type.scalar
     calls = calls_of(processor())
@@ -74,7 +75,8 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
     if not (lacks or name == "fmod" or name in HALVES):
         return str(declared)
     is_soft = ("sqrt", "float") in calls
-    b, format = ll.IRBuilder(), FORMATS[type.scalar]
+    b = ll.IRBuilder()
+    format = FORMATS[type.scalar]
     parameters = [ll.Value(f"%{n}", type) for n in "abc"[: len(declared.parameters)]]
     if name in HALVES:
         (x,) = parameters
@@ -193,7 +195,9 @@ def _rounded(name: str, f: Format, x: Word) -> Word:
     """Round to an integer: clear the bits of the fraction, after adding to a number that is to
     grow.
     """
-    sign, size, none = x & f.sign, x & (f.sign - 1), x.number(0)
+    sign = x & f.sign
+    size = x & (f.sign - 1)
+    none = x.number(0)
     exponent = size >> f.fraction
     bits = x.number(f.bias + f.fraction) - exponent  # of a fraction, where it is of some of them
     bits = bits.where(bits.test("ult", f.fraction), f.fraction)
@@ -242,7 +246,8 @@ NAMES = (*BY_WORDS, "lrint", "sqrt", "fma", "fmod", *HALVES)
 
 def half_to_float(b: ll.IRBuilder, x: ll.Value) -> ll.Value:
     """An f16 as f32. A subnormal number becomes one of f32, which the product makes normal."""
-    narrow, wide = ll.ir_type("i16", x.lanes), ll.STATUS.of(x.lanes)
+    narrow = ll.ir_type("i16", x.lanes)
+    wide = ll.STATUS.of(x.lanes)
     bits = Word(b, b.add(ll.cast("zext", b.add(ll.cast("bitcast", x, narrow)), wide)))
     size = bits & 0x7FFF
     moved = size << 13
@@ -306,7 +311,8 @@ def _by_double(b: ll.IRBuilder, name: str, operands: list[ll.Value]) -> ll.Value
     """One of DOUBLES; the result for a narrower type is exact, or of more than twice its digits,
     and rounded once.
     """
-    type, double = operands[0].type, ll.ir_type("double")
+    type = operands[0].type
+    double = ll.ir_type("double")
     if is_narrow := type is not double:
         operands = [b.add(ll.cast("fpext", v, double)) for v in operands]
     words = [b.add(ll.cast("bitcast", v, ll.WORD)) for v in operands]
@@ -323,7 +329,10 @@ def _of_doubles(name: str) -> tuple[str, ...]:
     return "declare i64 @llvm.ctlz.i64(i64, i1)", parts, own
 
 
-SIGN, INFINITY, NAN, LOW = -(1 << 63), 2047 << 52, 0xFFF << 51, (1 << 32) - 1
+SIGN = -(1 << 63)
+INFINITY = 2047 << 52
+NAN = 0xFFF << 51
+LOW = (1 << 32) - 1
 PARTS = f"""
 @alwaysinline
 def float_of(bits: i64) -> double:

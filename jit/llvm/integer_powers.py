@@ -32,7 +32,8 @@ done:
 
 def define(declared: Declaration, _: Collection[str], called: set[str]) -> str:
     """The definition for one type."""
-    type, mask = declared.result, BIT.of(declared.result.lanes)
+    type = declared.result
+    mask = BIT.of(declared.result.lanes)
     zero, one = (splat_constant(Constant(n, type.of(1)), type.lanes).text for n in ("0", "1"))
     again = "or i1 %lanes, false"
     if type.lanes > 1:

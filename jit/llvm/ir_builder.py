@@ -101,7 +101,10 @@ class Result(Value):
     __slots__ = ("age", "level")
 
     def __init__(self, type: Type, age: int, level: int) -> None:
-        self.text, self.type, self.age, self.level = f"%v{age}", type, age, level
+        self.text = f"%v{age}"
+        self.type = type
+        self.age = age
+        self.level = level
 
 
 @lru_cache(maxsize=1 << 12)
@@ -163,7 +166,8 @@ class Block(Value):
     __slots__ = ("items",)
 
     def __init__(self, name: str) -> None:
-        self.text, self.type = f"%{name}", LABEL
+        self.text = f"%{name}"
+        self.type = LABEL
         self.items: list[Item] = []
 
     @property
@@ -386,11 +390,10 @@ def _operand(o: Ref, type: Type) -> Value | int:
     if isinstance(o, int) or o in _PARAMETERS:
         return ~o if isinstance(o, int) else _PARAMETERS[o]
     assert type.scalar not in _FLOATS.values(), "constants of rows are integers"
-    text = (
-        str(o.number)
-        if isinstance(o, Splat)
-        else (_BOOLS if type.scalar == "i1" else _CONSTANTS)[o]
-    )
+    if isinstance(o, Splat):
+        text = str(o.number)
+    else:
+        text = (_BOOLS if type.scalar == "i1" else _CONSTANTS)[o]
     return splat_constant(Constant(text, type.of(1)), type.lanes)
 
 
@@ -579,16 +582,20 @@ class IRBuilder:
         for opcode, result, refs, flags, function in row.resolved.get(type) or row.resolve(type):
             if function is not None:
                 self.declarations.add(function)
-            values = [
-                r if isinstance(r, Value) else operands[r] if r >= 0 else results[~r] for r in refs
-            ]
+            values: list[Value] = []
+            for r in refs:
+                if isinstance(r, Value):
+                    values.append(r)
+                else:
+                    values.append(operands[r] if r >= 0 else results[~r])
             type = result or values[opcode == "select"].type
             results.append(place(Instruction(opcode, type, tuple(values), flags)))
         return results[-1]
 
     def start(self, block: Block) -> None:
         self.blocks.append(block)
-        self.block, self.items = block, block.items
+        self.block = block
+        self.items = block.items
 
     def open_frame(self, variable: Result | None = None) -> None:
         """A loop begins here, or the body of the loop over a variable."""
@@ -601,7 +608,8 @@ class IRBuilder:
     def at_beginning(self) -> Iterator[None]:
         """Emit at the beginning of the function while inside."""
         here = self.items, self.frames
-        self.items, self.frames = self.frames[0].items, []
+        self.items = self.frames[0].items
+        self.frames = []
         yield
         self.items, self.frames = here
 
@@ -633,7 +641,12 @@ class IRBuilder:
         """
         x, y = a.number, b.number
         if x is not None and y is not None:
-            exact = x + y if opcode == "add" else x - y if opcode == "sub" else x * y
+            if opcode == "add":
+                exact = x + y
+            elif opcode == "sub":
+                exact = x - y
+            else:
+                exact = x * y
             return index((exact + (1 << 63)) % (1 << 64) - (1 << 63))
         if (y == 0 and opcode != "mul") or (y == 1 and opcode == "mul"):
             return a

@@ -30,13 +30,15 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         target = llvm.Target.from_default_triple()
-    cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    cpu = llvm.get_host_cpu_name()
+    features = llvm.get_host_cpu_features().flatten()
     if described.cpu:
         beyond = [f"+{f}" for f in described.features]  # the cpu's own
         beyond += ["-fpregs"] * described.triple.endswith(
             "eabi"
         )  # nor are there registers for floats
-        cpu, features = described.cpu, ",".join(beyond)
+        cpu = described.cpu
+        features = ",".join(beyond)
     is_bare = freestanding(described.triple)
     reloc = "static" if is_bare else "pic"
     anywhere = is_bare and described.triple.startswith("riscv")  # boards have memory beyond 2 GB

@@ -31,7 +31,9 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
     rows, result, (index,) = _ROWS[declared.stem], declared.result, declared.parameters
     assert isinstance(index, ll.Type)
     called.add(_table(rows))
-    b, count, wide = ll.IRBuilder(), result.lanes, ll.WORD.of(result.lanes)
+    b = ll.IRBuilder()
+    count = result.lanes
+    wide = ll.WORD.of(result.lanes)
     length, side = rows.numbers().shape
     n = ll.Value("%n", index)
     at = n if index is wide else b.add(ll.cast("sext", n, wide))

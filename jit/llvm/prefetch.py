@@ -105,7 +105,8 @@ def _pieces(s: For) -> Iterator[tuple[int, int]]:
             continue
         match rows.body:
             case (For(_, _, Const(0), _, "vector") as lanes,) if rows.stop is None:
-                count, length = rows.index.extent, affine(lanes.end)
+                count = rows.index.extent
+                length = affine(lanes.end)
                 for r, step in _apart(lanes.body, rows.index):
                     short = not length.terms and length.constant * r.tensor.element.bytes <= SHORT
                     goes_on = stride(r.tensor, r.indices, s.index) == step * count
@@ -135,8 +136,10 @@ def _next_rows(s: For) -> Iterator[tuple[int, int]]:
 def _turns(s: For) -> int:
     """The trip count of the statements of a loop, or of its inner loop; 0 if unknown."""
     length = s.length
+    if length.terms:
+        return 0
     inner = next((b for b in s.body if isinstance(b, For)), None)
-    return 0 if length.terms else length.constant * (1 if inner is None else _turns(inner))
+    return length.constant if inner is None else length.constant * _turns(inner)
 
 
 def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
@@ -157,7 +160,8 @@ def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
             inner: list[For] = []
             body = s.body
             while len(body) == 1 and isinstance(loop := body[0], For):
-                inner, body = [*inner, loop], loop.body
+                inner = [*inner, loop]
+                body = loop.body
             kinds = [loop.kind for loop in inner]
             if kinds[-2:] == ["unrolled", "vector"] and set(kinds[:-1]) == {"unrolled"}:
                 first: dict[Expr, Expr] = {loop.index: loop.start for loop in inner}
@@ -227,7 +231,8 @@ def _lines(r: Read, inner: For) -> list[int]:
     row.
     """
     assert isinstance(inner.start, Const)
-    length, line = inner.length, processor().line_bytes // r.tensor.element.bytes
+    length = inner.length
+    line = processor().line_bytes // r.tensor.element.bytes
     if length.terms:
         return [inner.start.value]
     starts = [*range(0, length.constant, line)][:MOST]

@@ -60,7 +60,8 @@ class _Function:
     """A function being compiled. Variables lie in memory, which LLVM turns into registers."""
 
     def __init__(self, f: Any, functions: dict[str, Any]) -> None:
-        self.functions, self.result = functions, f.returns.id
+        self.functions = functions
+        self.result = f.returns.id
         self.variables: dict[str, str] = {}  # their types
         self.entry: list[str] = []
         self.lines: list[str] = []
@@ -220,7 +221,9 @@ class _Function:
                     result, f"{_BINARY[operator.__class__]} {a.type} {a.text}, {b.text}"
                 )
             case ast.IfExp(test, then, otherwise):
-                condition, a, b = self.value(test).text, self.value(then), self.value(otherwise)
+                condition = self.value(test).text
+                a = self.value(then)
+                b = self.value(otherwise)
                 return self.add(
                     a.type, f"select i1 {condition}, {a.type} {a.text}, {a.type} {b.text}"
                 )

@@ -34,7 +34,8 @@ def checked_text(
         if isinstance(t.size, int) and t.size * t.element.bytes <= alone
     }
     many = ranges.keys() - few
-    b, beyond = ll.IRBuilder(), ll.Block("beyond")
+    b = ll.IRBuilder()
+    beyond = ll.Block("beyond")
     pointers, given_sizes, workspace = (
         ll.Value(f"%{n}", ll.POINTER) for n in ("pointers", "sizes", "workspace")
     )
@@ -42,7 +43,8 @@ def checked_text(
         a: b.load_at(ll.WORD, given_sizes, n, "") for n, a in enumerate(atoms)
     }
     for k, (type, _) in ranges.items():
-        array, size = b.load_at(ll.POINTER, pointers, k, ""), size_value(b, type.size, sizes)
+        array = b.load_at(ll.POINTER, pointers, k, "")
+        size = size_value(b, type.size, sizes)
         following = b.new_block()
         within = ll.Declaration(ll.BIT, f"{'all_' * (k in many)}within_{k}", (ll.POINTER, ll.WORD))
         b.do(ll.branch_if(b.add(ll.call(within, array, size)), following, beyond))
@@ -130,7 +132,8 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
             f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\n"
             f"  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
         )
-    lanes, b = processor().vector_bytes // element.bytes, look.b
+    lanes = processor().vector_bytes // element.bytes
+    b = look.b
     i, furthest = look.turns(ll.index(0), lanes, [look.nothing(lanes)] * TOGETHER)
     i, furthest = look.turns(i, lanes, [look.both(furthest)])
     many = look.inside(furthest[0])
@@ -158,12 +161,13 @@ class _Look:
         """A loop from a place on while there are as many vectors left; where it ends, and what is
         known then.
         """
-        b, kind, stored = (
-            self.b,
-            self.word.of(lanes),
-            ll.value_type(UI16 if self.element is BF16 else self.element),
-        )
-        entry, head, body, after = b.block, b.new_block(), b.new_block(), b.new_block()
+        b = self.b
+        kind = self.word.of(lanes)
+        stored = ll.value_type(UI16 if self.element is BF16 else self.element)
+        entry = b.block
+        head = b.new_block()
+        body = b.new_block()
+        after = b.new_block()
         phis = [(b.fresh(kind), b.fresh(kind)) for _ in before]
         i, following = b.fresh(ll.WORD), b.fresh(ll.WORD)
         b.do(ll.branch(head))
@@ -200,9 +204,11 @@ class _Look:
             x = self.b.add(
                 ll.binary("shl", x, ll.splat_constant(ll.Constant("16", ll.STATUS), x.lanes))
             )
-            x, element = self.b.add(ll.cast("bitcast", x, ll.value_type(F32, x.lanes))), F32
+            x = self.b.add(ll.cast("bitcast", x, ll.value_type(F32, x.lanes)))
+            element = F32
         elif element is F16:
-            x, element = half_to_float(self.b, x), F32
+            x = half_to_float(self.b, x)
+            element = F32
             ends = tuple(float(F16.dtype.type(v)) for v in ends)
         low, high = (ll.splat_constant(ll.number(v, element), x.lanes) for v in ends)
         if self.element.is_integer:

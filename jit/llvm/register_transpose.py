@@ -12,7 +12,8 @@ def turn(b: IRBuilder, rows: list[Value], side: int) -> list[Value]:
     is a square of its own: with parts of 16 bytes no shuffle crosses a processor's lanes. Each step
     shuffles two rows half a square apart.
     """
-    lanes, half = len(rows), side // 2
+    lanes = len(rows)
+    half = side // 2
     vectors = [joined(b, rows[n::side]) for n in range(side)]
     for _ in range(side.bit_length() - 1):
         turned = []

@@ -40,16 +40,16 @@ def _by_minus_one(row: Row, result: str) -> Row:
     """A division that the machine cannot do for the least integer by -1: it divides by 1 there, and
     fixes the result.
     """
-    moved = [
-        step._replace(
-            operands=tuple(
-                [o + 2 if isinstance(o, int) else 1 if o == "b" else o for o in step.operands]
-            )
-        )
-        for step in row.steps
-    ]
-    steps = [Step("icmp eq", ("b", "x")), Step("select", (0, "o", "b")), *moved]
-    last, fixed = len(steps) - 1, "z"
+
+    def moved(operand: Ref) -> Ref:
+        if isinstance(operand, int):
+            return operand + 2
+        return 1 if operand == "b" else operand
+
+    division = [step._replace(operands=tuple(map(moved, step.operands))) for step in row.steps]
+    steps = [Step("icmp eq", ("b", "x")), Step("select", (0, "o", "b")), *division]
+    last = len(steps) - 1
+    fixed = "z"
     if result == "negated":
         steps.append(Step("sub", ("z", "a")))
         fixed = len(steps) - 1

@@ -55,7 +55,8 @@ def look_up(
     b: ll.IRBuilder, place: list[ll.Value], entries: tuple[Const, ...], type: ElementType
 ) -> ll.Value:
     """One entry for each lane; `place` has the conditions' values, as `Table.conditions`."""
-    parts, lanes = type.bytes // 4, place[0].lanes
+    parts = type.bytes // 4
+    lanes = place[0].lanes
     wide, words, table_words = (
         ll.ir_type(f"i{type.bits}", lanes),
         ll.STATUS.of(lanes * parts),
@@ -78,10 +79,8 @@ def look_up(
     scalar = ll.value_type(type)
     numbers = ", ".join(f"{scalar} {ll.number(c.value, type).text}" for c in entries)
     table = ll.Constant(f"<{numbers}>", scalar.of(len(entries)))
-    places, values = (
-        b.once(ll.cast("bitcast", bits, words)),
-        b.once(ll.cast("bitcast", table, table_words)),
-    )
+    places = b.once(ll.cast("bitcast", bits, words))
+    values = b.once(ll.cast("bitcast", table, table_words))
     chosen = b.call_once(
         ll.Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, values
     )
@@ -92,12 +91,16 @@ def define(declared: ll.Declaration, features: Collection[str], called: set[str]
     """A look-up for so many places, of which the lowest three bits count; what it calls is added to
     what is called.
     """
-    words, count, b = declared.result, declared.result.lanes, ll.IRBuilder()
-    place, table = ll.Value("%place", words), ll.Value("%table", ll.STATUS.of(8))
+    words = declared.result
+    count = declared.result.lanes
+    b = ll.IRBuilder()
+    place = ll.Value("%place", words)
+    table = ll.Value("%table", ll.STATUS.of(8))
     if width := next(
         (n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0
     ):
-        floats, narrow = ll.ir_type("float", width), ll.STATUS.of(width)
+        floats = ll.ir_type("float", width)
+        narrow = ll.STATUS.of(width)
         permute = ll.Declaration(floats, _PERMUTED[width][1], (floats, narrow))
         called.add(str(permute))
         entries = b.add(

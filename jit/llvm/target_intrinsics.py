@@ -77,7 +77,8 @@ def _define(
         for n in range(1, lanes.bit_length())
     ):
         half = lanes // 2
-        function, parts = declaration(name, half, "half"), (range(half), range(half, lanes))
+        function = declaration(name, half, "half")
+        parts = (range(half), range(half, lanes))
         halves = [[b.add(ll.shuffle(v, part)) for part in parts] for v in parameters]
         x, y = (b.add(ll.call(function, *side)) for side in zip(*halves, strict=True))
         sums = b.add(ll.shuffle(x, range(lanes), y))

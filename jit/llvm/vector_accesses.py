@@ -94,7 +94,8 @@ class VectorAccesses:
             or len(elements) * first.type.bits != e.type.bits
         ):
             return None
-        tensor, start = first.tensor, linear_index(first.indices, first.tensor.shape)
+        tensor = first.tensor
+        start = linear_index(first.indices, first.tensor.shape)
         for n, (read, at) in enumerate(elements):
             if not isinstance(read, Read) or read.tensor is not tensor or at != n * first.type.bits:
                 return None
@@ -141,7 +142,8 @@ class VectorAccesses:
         if self.square is None or tensor in self.square.written:
             return None
         index, start, _, vectors = self.square
-        rows, lanes = ROW // tensor.element.bytes, self.scope.lanes
+        rows = ROW // tensor.element.bytes
+        lanes = self.scope.lanes
         if index.extent != rows or lanes % rows or stride_along(tensor, at, index) != 1:
             return None
         now = self.addresses.address(index).number
@@ -149,7 +151,8 @@ class VectorAccesses:
         if (tensor, at) not in vectors:
             if now != start:
                 return None
-            part, aligned = ll.memory_type(tensor.element, rows), f"align {tensor.element.bytes}"
+            part = ll.memory_type(tensor.element, rows)
+            aligned = f"align {tensor.element.bytes}"
             if any(t.space == "stack" for t in self.square.written):
                 self.prefetch_rows(tensor, at)
             loaded = [self.b.add(ll.load(part, p, aligned)) for p in self.lane_pointers(tensor, at)]
@@ -189,7 +192,8 @@ class VectorAccesses:
         starts = None if apart is None else windows(apart)
         if apart is None or starts is None:
             return None
-        element, pointer = ll.memory_type(tensor.element), self.addresses.pointer(tensor, at)
+        element = ll.memory_type(tensor.element)
+        pointer = self.addresses.pointer(tensor, at)
         length = min(scope.lanes, max(apart) - min(apart) + 1)
         vectors = []
         for start in starts:
@@ -218,7 +222,8 @@ class VectorAccesses:
         """Elements side by side, of a buffer row by row: loads that span several stores would wait
         for them.
         """
-        length, get = tensor.shape[-1] if tensor.shape else 1, self.values.get
+        length = tensor.shape[-1] if tensor.shape else 1
+        get = self.values.get
         if (
             tensor.space != "stack"
             or not isinstance(length, int)
@@ -236,7 +241,8 @@ class VectorAccesses:
 
     def lane_pointers(self, tensor: Tensor, at: tuple[Expr, ...]) -> list[ll.Value]:
         """A pointer for each lane of an access that is not contiguous."""
-        stride, lanes = self.addresses.stride(tensor, at), self.scope.lanes
+        stride = self.addresses.stride(tensor, at)
+        lanes = self.scope.lanes
         element = ll.memory_type(tensor.element)
         if stride is not None:
             base = self.addresses.pointer(tensor, at)
@@ -260,7 +266,8 @@ class VectorAccesses:
             offset = self.arithmetic(
                 "add", offset, self.arithmetic("mul", self.values.value(e), step)
             )
-        wide, array = self.values.splat(offset, lanes), self.scope.pointers[tensor]
+        wide = self.values.splat(offset, lanes)
+        array = self.scope.pointers[tensor]
         return [
             self.b.add(ll.element_pointer(element, array, self.b.add(ll.extract(wide, n))))
             for n in range(lanes)

@@ -60,7 +60,8 @@ def is_straight(block: ir.Block) -> bool:
     branches.
     """
     rare = [i for s in block if ir.is_rare(s) for i in ir.statements((s,))]
-    own, plain = accumulators(block) | accumulators(rare), (ir.Let, ir.Store, ir.Assert)
+    own = accumulators(block) | accumulators(rare)
+    plain = (ir.Let, ir.Store, ir.Assert)
     local = {s for s in (*block, *rare) if isinstance(s, (ir.Alloc, ir.Store)) and s.tensor in own}
     usual = all(isinstance(s, plain) or ir.is_rare(s) or s in local for s in block)
     return usual and all(isinstance(s, (ir.Let, ir.If)) or s in local for s in rare)

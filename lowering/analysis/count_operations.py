@@ -84,7 +84,8 @@ def sum_of(parts: Iterable[Cost], name: str = "", workspace: int = 0, memory: in
     """The cost of several parts together."""
     parts = tuple(parts)
     functions = sum((Counter(p.functions) for p in parts), Counter[str]())
-    read, written = sum(p.bytes_read for p in parts), sum(p.bytes_written for p in parts)
+    read = sum(p.bytes_read for p in parts)
+    written = sum(p.bytes_written for p in parts)
     operations = sum(p.operations for p in parts)
     return Cost(
         operations,
@@ -104,7 +105,8 @@ def kernel_cost(kernel: Kernel, sizes: Mapping[Any, int]) -> Cost:
     number depends on data.
     """
     if isinstance(kernel, Loop):
-        step, trips = cost(kernel.plan, sizes), kernel.steps.trips
+        step = cost(kernel.plan, sizes)
+        trips = kernel.steps.trips
         n = 1 if trips is None else evaluate(trips, sizes)
         functions = {f: n * m for f, m in step.functions.items()}
         moved = n * step.operations, n * step.bytes_read, n * step.bytes_written
@@ -187,7 +189,8 @@ class _Counting:
 
     def times(self, loops: tuple[For, ...], tests: tuple[ex.Expr, ...]) -> int:
         """The number of iterations of the loops in which the tests hold."""
-        count, conditions = 1, [t for t in tests if not _reads(t)]
+        count = 1
+        conditions = [t for t in tests if not _reads(t)]
         self.is_exact = self.is_exact and len(conditions) == len(tests)
         ranges: dict[ex.Index, int] = {}
         shifted: dict[ex.Expr, ex.Expr] = {}

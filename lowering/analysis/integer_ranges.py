@@ -315,7 +315,9 @@ class _Evaluation:
         ):
             return self.of(side)
         outer = self.known, self.assumed, self.depth
-        self.known, self.assumed, self.depth = {}, {**self.assumed, **narrowed}, self.depth + 1
+        self.known = {}
+        self.assumed = {**self.assumed, **narrowed}
+        self.depth = self.depth + 1
         found = self.of(side)
         self.known, self.assumed, self.depth = outer
         return found
@@ -352,10 +354,13 @@ class _Evaluation:
             case "eq":
                 low, high = max(low, least_y), min(high, greatest_y)
             case _ if least_y == greatest_y:
-                low, high = low + (low == least_y), high - (high == least_y)
-        return (
-            None if low > high else {} if isinstance(a, ex.Const) else {self.looks(a): (low, high)}
-        )
+                low = low + (low == least_y)
+                high = high - (high == least_y)
+        if low > high:
+            return None
+        if isinstance(a, ex.Const):
+            return {}
+        return {self.looks(a): (low, high)}
 
     # reductions
 

@@ -85,7 +85,8 @@ def _floormod(a: Bounds, b: Bounds) -> Bounds:
     """Floor modulo: it has the divisor's sign and a magnitude below it; a dividend already in that
     range is unchanged.
     """
-    low, high = min(b[0] + 1, 0), max(b[1] - 1, 0)
+    low = min(b[0] + 1, 0)
+    high = max(b[1] - 1, 0)
     if b[0] > 0 and a[0] >= 0:
         high = min(high, a[1])
         return (a[0], a[1]) if a[1] < b[0] else (0, high)
@@ -190,7 +191,8 @@ def _each(reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> 
 
 def _product(body: Bounds, over: Over) -> Bounds:
     low, high = scalar(body)
-    count, most = prod(n for _, n in over), max(-low, high)
+    count = prod(n for _, n in over)
+    most = max(-low, high)
     far = UNBOUNDED if most > 1 and count * most.bit_length() > 256 else most**count
     return (-far if low < 0 else 0), far
 

@@ -20,7 +20,8 @@ def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
     """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices, the inner to
     eliminate first.
     """
-    plain_goal, known = plain(goal), tuple(plain(f) for f in facts)
+    plain_goal = plain(goal)
+    known = tuple(plain(f) for f in facts)
     follows = any((rest := plain_goal - f).constant >= 0 and not rest.terms for f in known)
     return follows or _Proof(order).holds(plain_goal, known)
 

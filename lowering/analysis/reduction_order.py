@@ -28,7 +28,8 @@ def along_memory(s: For) -> tuple[Store, str, Expr] | None:
 
 def has_lanes(s: For) -> bool:
     """Test whether a loop reduces floats by lanes, which decides their bits."""
-    found, extent = along_memory(s), s.index.extent
+    found = along_memory(s)
+    extent = s.index.extent
     is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
     return is_float and not (isinstance(extent, int) and extent < LANES)
 

@@ -278,15 +278,12 @@ def filled(plan: Plan) -> Plan:
 
 
 def _filled(plan: Plan, missing: dict[ir.Kernel, set[ex.Tensor]]) -> Plan:
-    kernels = [
-        k.with_plan(_filled(k.plan, missing))
-        if isinstance(k, ir.Loop)
-        else fill(k, missing[k])
-        if k in missing
-        else k
-        for k in plan.kernels
-    ]
-    return replace(plan, kernels=tuple(kernels))
+    def kernel_or_loop(k: ir.Kernel | ir.Loop) -> ir.Kernel | ir.Loop:
+        if isinstance(k, ir.Loop):
+            return k.with_plan(_filled(k.plan, missing))
+        return fill(k, missing[k]) if k in missing else k
+
+    return replace(plan, kernels=tuple(map(kernel_or_loop, plan.kernels)))
 
 
 def fill(kernel: ir.Kernel, tensors: Collection[ex.Tensor]) -> ir.Kernel:

@@ -113,7 +113,9 @@ def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     places = [[n for n, e in enumerate(read.indices) if depends(e, {i})] for i in indices]
     if [len(axes) for axes in places] != [1, 1, 1] or not all(is_edge(g, read) for g in nest.guard):
         return None
-    row, line, axes = rows[-1], last.loops[-1], (places[0][0], places[1][0], places[2][0])
+    row = rows[-1]
+    line = last.loops[-1]
+    axes = (places[0][0], places[1][0], places[2][0])
     sizes = [
         *(i.extent for i in (*indices, *nest.reduction_axes)),
         *(read.tensor.shape[n] for n in axes),
@@ -201,8 +203,10 @@ def channel_lanes_cost(windows: ChannelLanes) -> float:
 
 def _cost_along_lines(windows: ChannelLanes) -> float:
     """The same of a nest whose vectors go along lines."""
-    c, stride = windows.pixels.c, windows.stride(2, windows.pixels.c.column)
-    length, lanes = extent_of(c.column), processor().vector_bytes // c.accumulator.element.bytes
+    c = windows.pixels.c
+    stride = windows.stride(2, windows.pixels.c.column)
+    length = extent_of(c.column)
+    lanes = processor().vector_bytes // c.accumulator.element.bytes
     edges = (2 if stride == 1 else 1) * bool(c.guard)
     each = ALONG_LINES + STRIDED * (stride > 1) + COMPARED * (windows.function in ORDERS)
     computed = -(-length // lanes) * lanes + EDGE * edges
@@ -217,8 +221,10 @@ class _ChannelLanes(DirectConvolution):
     """The kernels of one nest."""
 
     def __init__(self, windows: ChannelLanes, constants: Constants) -> None:
-        c, self.windows = windows.pixels.c, windows
-        length, element = extent_of(c.column), c.accumulator.element
+        c = windows.pixels.c
+        self.windows = windows
+        length = extent_of(c.column)
+        element = c.accumulator.element
         tiles = -(-length // min(processor().vector_registers - 3, MOST_PIXELS))
         inputs = windows.lines * windows.columns / (length * extent_of(c.window))  # for each result
         most = int(processor().l2_bytes / 4 / (lanes_of(c) * element.bytes * (1 + inputs)))
@@ -226,7 +232,8 @@ class _ChannelLanes(DirectConvolution):
         if windows.function in ORDERS:
             self.element = SIGNED[element]
         self.start, self.row = self.ordered(windows.start), ex.Var("row", I64)
-        first, step = affine(windows.read.indices[windows.axes[1]]), windows.stride(1, c.window)
+        first = affine(windows.read.indices[windows.axes[1]])
+        step = windows.stride(1, c.window)
         self.base = affine(
             self.first * step + first.constant
         )  # the line where the windows of a strip begin
@@ -245,7 +252,9 @@ class _ChannelLanes(DirectConvolution):
         side = side if side <= self.windows.columns else 1
         sizes = (("h", self.image.shape[0]), ("w", -(-self.windows.columns // side)), ("u", side))
         h, block, u = (ex.Index(name, size) for name, size in sizes)
-        q, base, at = ex.Var("w", I64), self.base.expression(), [*read.indices]
+        q = ex.Var("w", I64)
+        base = self.base.expression()
+        at = [*read.indices]
         at[channel], at[line], at[column] = self.row + self.lane, base + h, q + u
         store = ir.Store(
             self.image, (h, q + u, self.lane), self.ordered(read_at(self.c.b, read, at))
@@ -254,7 +263,8 @@ class _ChannelLanes(DirectConvolution):
         body = ir.For(
             block, (begin, ir.For(u, (ir.vector_loop(self.lane, store),), kind="unrolled"))
         )
-        start, stop = ex.maximum(0 - base, 0), ex.minimum(self.windows.lines - base, h.extent)
+        start = ex.maximum(0 - base, 0)
+        stop = ex.minimum(self.windows.lines - base, h.extent)
         return (
             ir.Let(self.row, ex.minimum(self.panel * self.wide, self.rows - self.lanes)),
             ir.Alloc(self.image),

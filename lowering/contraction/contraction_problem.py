@@ -95,7 +95,8 @@ class Problem:
             new: self.constants[old] for new, old in shapes.items() if old in self.constants
         }
         ranges = {new: self.ranges[old] for new, old in shapes.items() if old in self.ranges}
-        constants, ranges = {**self.constants, **constants}, {**self.ranges, **ranges}
+        constants = {**self.constants, **constants}
+        ranges = {**self.ranges, **ranges}
         return replace(self, kernel=kernel, c=c, constants=constants, ranges=ranges, shapes=shapes)
 
     def viewed(self, lowered: LoweredContraction | None) -> LoweredContraction | None:
@@ -157,11 +158,9 @@ def worth_packing(c: Contraction) -> Expr | bool:
     """Test whether tiles are filled and there are enough products; a run-time condition for unknown
     sizes.
     """
-    rows, columns, terms = (
-        c.row.extent,
-        c.column.extent,
-        product(tuple(i.extent for i in c.reduction_axes)),
-    )
+    rows = c.row.extent
+    columns = c.column.extent
+    terms = product(tuple(i.extent for i in c.reduction_axes))
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
     required = (

@@ -45,7 +45,8 @@ from .packed_product import ONES, fit
 
 def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
-    kernel, tuning = problem.kernel, processor().tuning
+    kernel = problem.kernel
+    tuning = processor().tuning
     nest = windowed(kernel) or windowed(kernel, channels_last=True)
     if nest is None or nest.accumulator.element is not I32:
         return None
@@ -68,7 +69,8 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
         h, term = Index("h", -(-vp.extent_of(first) // rows)), Index(k.name, many)
         taps = _in_places(taps, len(lines), rows, many)
         at = {first: h * rows, k: term}
-    values, guard = substitute(nest.b, at), [substitute(g, at) for g in nest.guard]
+    values = substitute(nest.b, at)
+    guard = [substitute(g, at) for g in nest.guard]
     words = vp.words_along(term, (term, *inner), many)
     read = vp.only_read(values)
     moving: set[Expr] = {h, column, term, *inner}
@@ -114,7 +116,8 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
     sign = min(values.low, 0) * (values.high - values.low <= UI8.limits[1])
     nest = replace(nest, b=nest.b - sign)
     taps = vp.known_terms(nest.a, problem.constants, (*nest.reduction_axes, lane))
-    read, many = vp.only_read(nest.b), _terms_of_a_word(nest, problem)
+    read = vp.only_read(nest.b)
+    many = _terms_of_a_word(nest, problem)
     channels, lanes = vp.extent_of(lane), processor().line_bytes // I32.bytes
     if (
         nest.guard
@@ -194,7 +197,8 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
 
 def _rows_of_a_word(nest: SumOfProducts, first: Index, many: int) -> int:
     """The number of result rows for which words of this many terms serve."""
-    k, read = nest.reduction_axes[0], vp.only_read(nest.b)
+    k = nest.reduction_axes[0]
+    read = vp.only_read(nest.b)
     places = [] if read is None else [affine(e) for e in read.indices if depends(e, {first, k})]
     if len(places) != 1 or places[0].factor(first) != places[0].factor(k):
         return 1

@@ -132,8 +132,10 @@ def lanes_of(c: Contraction) -> int:
 
 def _choose(c: Contraction) -> tuple[float, Tile]:
     """The tile with the least estimated time of a step of all tiles, and that time."""
-    registers, length = processor().vector_registers, extent_of(c.column)
-    blocks, best = -(-extent_of(c.row) // lanes_of(c)), (inf, Tile(1, 1))
+    registers = processor().vector_registers
+    length = extent_of(c.column)
+    blocks = -(-extent_of(c.row) // lanes_of(c))
+    best = (inf, Tile(1, 1))
     for pixels, vectors in combinations(range(min(MOST_PIXELS, length), 0, -1), range(1, 7)):
         if pixels * vectors + vectors + 1 < registers and vectors <= blocks:
             tile = Tile(pixels, vectors)
@@ -172,7 +174,8 @@ def _edge(c: Contraction) -> _Edge | None:
     signs = [1 if s.factor(c.column) > 0 else -1 for s in sums]
     forms = {frozenset((s * sign).terms.values()) for s, sign in zip(sums, signs, strict=True)}
     factors = dict(forms.pop()) if len(forms) == 1 else {}
-    stride, axes = factors.pop(c.column, 0), [i for i in c.reduction_axes if i in factors]
+    stride = factors.pop(c.column, 0)
+    axes = [i for i in c.reduction_axes if i in factors]
     if not stride or len(axes) != 1 or len(factors) != 1:
         return None
     return _Edge(
@@ -217,10 +220,8 @@ class DirectConvolution:
         self.panels = -(-self.rows // self.wide)
         most = most or max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))
         if c.window is None:
-            tiles, most = (
-                -(-self.length // self.tall),
-                max(-(-self.lanes // self.tall), most // self.tall),
-            )
+            tiles = -(-self.length // self.tall)
+            most = max(-(-self.lanes // self.tall), most // self.tall)
             each = -(
                 -tiles // -(-tiles // most)
             )  # of a strip, so that the last one moves back by less than a tile
@@ -284,7 +285,8 @@ class DirectConvolution:
             packed = ex.Tensor("weights", shape, self.element, "constant")
             return packed, LoweredContraction((), {}, {packed: np.ascontiguousarray(panels)})
         packed = ex.Tensor("weights", shape, self.element, "heap")
-        row, panel = ex.Var("row", I64), ex.Index("panel", self.panels)
+        row = ex.Var("row", I64)
+        panel = ex.Index("panel", self.panels)
         begin = ir.Let(
             row, ex.minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes)
         )
@@ -343,10 +345,8 @@ class DirectConvolution:
         """A tile's share of the next panel of weights, in a step of the first of their axes: while
         sums are computed, these come from memory.
         """
-        tiles, size = (
-            self.strips * self.high * self.tile.extent,
-            prod(self.packed.shape) * self.element.bytes,
-        )
+        tiles = self.strips * self.high * self.tile.extent
+        size = prod(self.packed.shape) * self.element.bytes
         if tiles == 1 or self.packed.space != "constant" or size <= processor().l2_bytes // 2:
             return ()
         lines = -(
@@ -385,7 +385,8 @@ class DirectConvolution:
         at: dict[ex.Expr, ex.Expr] = {c.column: q + r}
         begin: ex.Expr = self.first
         if c.window is not None:
-            at, begin = {**at, c.window: self.first + line}, ex.as_index(0)
+            at = {**at, c.window: self.first + line}
+            begin = ex.as_index(0)
         body: ir.Block = (
             ir.Let(q, ex.minimum(tile * self.tall, self.line - self.tall) + begin),
             ir.Alloc(sums),
@@ -485,7 +486,9 @@ class DirectConvolution:
         """The epilogue by vectors of pixels, transposed from the sums; of few pixels, by vectors of
         rows.
         """
-        count, block, row = self.high * self.line, self.v, ex.Var("row", I64)
+        count = self.high * self.line
+        block = self.v
+        row = ex.Var("row", I64)
         begin = ir.Let(
             row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes)
         )
@@ -494,8 +497,10 @@ class DirectConvolution:
             lanes = self.epilogue(sums[pixel, self.place], row + self.lane, start + pixel)
             return ir.For(block, (begin, ir.For(pixel, (lanes,))))
         side = min(SQUARE // self.element.bytes, self.lanes)
-        part, u = ex.Index("t", self.lanes // side), ex.Index("u", side)
-        v, q = ex.Index("at", -(-count // self.lanes)), ex.Var("at", I64)
+        part = ex.Index("t", self.lanes // side)
+        u = ex.Index("u", side)
+        v = ex.Index("at", -(-count // self.lanes))
+        q = ex.Var("at", I64)
         sum = sums[q + self.lane, block * self.lanes + part * side + u]
         square = ir.For(
             u, (self.epilogue(sum, row + part * side + u, start + q + self.lane),), kind="unrolled"

@@ -116,7 +116,8 @@ def match_few_rows(problem: Problem) -> FewRows | None:
         nest := sum_of_products(problem.kernel, 1)
     ) is None or nest.accumulator.element.kind != "float":
         return None
-    column, axes = nest.loops[-1], nest.reduction_axes
+    column = nest.loops[-1]
+    axes = nest.reduction_axes
     if any(
         isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in axes)
         for g in nest.guard
@@ -168,13 +169,15 @@ def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     """The kernels of a direct convolution whose pixels are the rows, one by one where their number
     is unknown.
     """
-    nest, count = few.nest, few.count or 1
+    nest = few.nest
+    count = few.count or 1
     together = few.rows if few.count else ()
     row = ex.Index("r", count)
     at: dict[ex.Expr, ex.Expr] = dict(
         zip(together, ex.unflatten(row, tuple(map(extent_of, together))), strict=True)
     )
-    values, epilogue = substitute(nest.a, at), substitute_block(nest.epilogue, at)
+    values = substitute(nest.a, at)
+    epilogue = substitute_block(nest.epilogue, at)
     loops = (*few.rows[len(together) :], few.column, row)
     sums = replace(nest, loops=loops, a=nest.b, b=values, epilogue=epilogue)
     c = Contraction(**vars(sums), row=few.column, window=None, column=row)
@@ -182,7 +185,12 @@ def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     vectors = max(
         1, min(all_vectors, MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
     )
-    form = DirectConvolution if few.weights is not None else _ByRows if few.in_place else _ByBlocks
+    if few.weights is not None:
+        form = DirectConvolution
+    elif few.in_place:
+        form = _ByRows
+    else:
+        form = _ByBlocks
     if few.in_place:
         near = processor().l1_bytes // 2 // (count * processor().tile_vector_bytes)
         most = max(1, min(near, max(MOST_VECTORS, -(-all_vectors // MIN_BLOCKS))))
@@ -232,7 +240,8 @@ class _ByRows(_InPlace):
                 v, (Alloc(sums), load, steps, save)
             )
 
-        block, rest = ex.Index("k", terms // ROWS_AT_ONCE), terms % ROWS_AT_ONCE
+        block = ex.Index("k", terms // ROWS_AT_ONCE)
+        rest = terms % ROWS_AT_ONCE
         whole = (For(block, some(block * ROWS_AT_ONCE, ROWS_AT_ONCE)),) if block.extent else ()
         steps = (Alloc(near), *whole, *(some(ex.as_index(terms - rest), rest) if rest else ()))
         clear = For(v, (vector_loop(lane, Store(waiting, (r, self.place), self.start)),))
@@ -246,7 +255,8 @@ class _ByBlocks(_InPlace):
 
     def by_place(self, add: Store, at: dict[ex.Expr, ex.Expr]) -> Block:
         (axis,), side = self.c.reduction_axes, SQUARE // self.element.bytes
-        terms, weight = extent_of(axis), super().weight
+        terms = extent_of(axis)
+        weight = super().weight
         deep = max(1, processor().l1_bytes // 2 // (self.wide * SQUARE)) * side
         block = ex.Tensor("block", (deep + side, self.wide), self.element, "stack")
         sizes = (("b", -(-terms // deep)), ("t", deep // side), ("u", side), ("k", deep))

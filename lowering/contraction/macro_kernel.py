@@ -77,7 +77,8 @@ class PanelTiling:
         """The statements for every panel of a group."""
         if self.several == 1:
             return body
-        m, first = ex.Index("m", self.several), self.turn * self.several
+        m = ex.Index("m", self.several)
+        first = self.turn * self.several
         assert isinstance(self.panel, ex.Var)
         whole = is_multiple(self.panels, self.several)
         stop = None if whole else ex.minimum(ex.as_index(self.panels) - first, self.several)
@@ -98,7 +99,8 @@ class PanelTiling:
             * c.row.extent
             * self.terms
         )
-        count, loop = self.flat.extent, ir.For(self.flat, body)
+        count = self.flat.extent
+        loop = ir.For(self.flat, body)
         if any(isinstance(s, ir.Alloc) and s.tensor.space == "heap" for s in ir.statements(body)):
             per = divided(count, GROUPS)
             loop = replace(
@@ -142,10 +144,12 @@ class PanelTiling:
             return self.each_tile(
                 tile, (start, ir.Alloc(sums), zero, loop, *self.finished(sums, start.var, r))
             )
-        each, place = divided(loop.index.extent, parts), (r, self.place)
+        each = divided(loop.index.extent, parts)
+        place = (r, self.place)
 
         def add(part: ir.For, waiting: ex.Tensor, at: tuple[ex.Expr, ...]) -> ir.Block:
-            load, save = ir.Store(sums, place, waiting[at]), ir.Store(waiting, at, sums[place])
+            load = ir.Store(sums, place, waiting[at])
+            save = ir.Store(waiting, at, sums[place])
             return start, ir.Alloc(sums), self.each(r, load), part, self.each(r, save)
 
         return self._waiting(tile, r, start, _parts(loop, each, parts), add)
@@ -158,7 +162,8 @@ class PanelTiling:
         if loop.index is not reduction_axes[0]:  # of unrolled steps
             each = each // self.micro.steps_together(reduction_axes[0].extent)
         count = (loop.index.extent + (each - 1)) // each
-        block, place = _parts(loop, each, count), (r, self.place)
+        block = _parts(loop, each, count)
+        place = (r, self.place)
 
         def add(part: ir.For, totals: ex.Tensor, at: tuple[ex.Expr, ...]) -> ir.Block:
             more = self.each(r, ir.Store(totals, at, totals[at] + sums[place]))
@@ -179,8 +184,10 @@ class PanelTiling:
         """The index of a tile and of its rows, where it starts, its sums, and the loop that adds
         all steps to them.
         """
-        rows, height = self.c.row.extent, self.height
-        tile, r = ex.Index("tile", divided(rows, height)), ex.Index("r", height)
+        rows = self.c.row.extent
+        height = self.height
+        tile = ex.Index("tile", divided(rows, height))
+        r = ex.Index("r", height)
         start = ir.Let(ex.Var("row", I64), tile_start(tile, rows, height))
         sums = ex.Tensor("sums", (height, self.width), self.element, "register")
         place = (r, self.place)
@@ -189,7 +196,8 @@ class PanelTiling:
         loop = ir.For(axis, ir.nested(inner, (add,)))
         if not inner:
             unrolled = self.micro.steps_together(axis.extent)
-            block, u = ex.Index("s", axis.extent // unrolled), ex.Index("u", unrolled)
+            block = ex.Index("s", axis.extent // unrolled)
+            u = ex.Index("u", unrolled)
             steps = ir.substitute_block(loop.body, {axis: block * unrolled + u})
             loop = ir.For(block, (ir.For(u, steps, kind="unrolled"),))
         return tile, r, start, sums, loop
@@ -210,7 +218,8 @@ class PanelTiling:
         lines = tile.extent * self.height
         waiting = ex.Tensor("held", (lines, self.width), self.element, "stack")
         line = tile * self.height + r
-        n, c = ex.Index("n", lines), ex.Index("c", self.width)
+        n = ex.Index("n", lines)
+        c = ex.Index("c", self.width)
         clear = ir.vector_loop(c, ir.Store(waiting, (n, c), ex.constant(0, self.element)))
         return (
             ir.Alloc(waiting),
@@ -267,6 +276,7 @@ class PanelTiling:
 
 def _parts(loop: ir.For, each: Dim, count: Dim) -> tuple[ex.Index, ir.For]:
     """The index of a loop's parts, of so many iterations each, and the loop over one of them."""
-    part, extent = ex.Index("part", count), loop.index.extent
+    part = ex.Index("part", count)
+    extent = loop.index.extent
     first = part * each
     return part, replace(loop, start=first, stop=ex.minimum(first + each, extent))

@@ -248,7 +248,8 @@ def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None
     guard: tuple[Expr, ...] = ()
     match inner:
         case (ir.If(condition, then, ()),):
-            guard, inner = tuple(conjunction(condition)), then
+            guard = tuple(conjunction(condition))
+            inner = then
     if len(loops) < least_loops or not _is_plain(tuple(epilogue)):
         return None
     return Reduction(tuple(loops), tuple(reduction_axes), guard, acc, tuple(epilogue), start, inner)

@@ -63,7 +63,8 @@ def operand_magnitudes(
     kernels: list[Kernel] = []
     bits: list[Tensor] = []
     for e in (c.a, c.b):
-        values, read = interval(e, ranges, constants), only_read(e)
+        values = interval(e, ranges, constants)
+        read = only_read(e)
         size = max(values.high, -1 - values.low)
         if size <= I16.limits[1] or (read is not None and read.tensor in constants):
             magnitudes.append(Magnitude(size, values.low < 0))
@@ -98,7 +99,8 @@ def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
 
 def joined_bits(parts: Sequence[Tensor]) -> tuple[Tensor, Block]:
     """The same of whole factors."""
-    sizes, body = Tensor("size", (len(parts),), I32, "heap"), list[Statement]()
+    sizes = Tensor("size", (len(parts),), I32, "heap")
+    body = list[Statement]()
     for n, bits in enumerate(parts):
         i = Index("n", bits.shape[0])
         body += _ored([i], bits[i], sizes, as_index(n))

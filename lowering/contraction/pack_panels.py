@@ -43,7 +43,10 @@ class PanelPacking:
 
     def __init__(self, tiling: PanelTiling, constants: Mapping[Tensor, np.ndarray]) -> None:
         c = tiling.c
-        self.tiling, self.c, self.kernel, self.element = tiling, c, tiling.kernel, tiling.element
+        self.tiling = tiling
+        self.c = c
+        self.kernel = tiling.kernel
+        self.element = tiling.element
         self.known, self.words = (
             constants,
             vnni.pack_k_axis(c.reduction_axes, tiling.micro.product.terms),
@@ -65,7 +68,8 @@ class PanelPacking:
         """Share the rows among threads where prepacked panels are few; a share stays in cache for
         all of them.
         """
-        tiling, rows = self.tiling, self.c.row.extent
+        tiling = self.tiling
+        rows = self.c.row.extent
         count = product((*(i.extent for i in self.c.outer), tiling.panels))
         waits = max(tiling.parts(steps), tiling.parts(tiling.terms)) > 1  # the sums of all rows
         if self.plain_read is None or tiling.own or waits:
@@ -88,7 +92,8 @@ class PanelPacking:
 
     def rows(self) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
-        packed_rows, height = self.known_rows(), self.tiling.height
+        packed_rows = self.known_rows()
+        height = self.tiling.height
         if packed_rows is None:
             flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
@@ -113,7 +118,8 @@ class PanelPacking:
         transposed in registers.
         """
         side = SQUARE // self.element.bytes
-        t, u = Index("t", axis.extent // side), Index("u", side)
+        t = Index("t", axis.extent // side)
+        u = Index("u", side)
         square = ir.For(u, ir.substitute_block(lanes, {axis: t * side + u}), kind="unrolled")
         rest = ir.For(axis, placed(lanes), as_index(t.extent * side))
         return ir.For(t, placed((square,))), *(
@@ -178,12 +184,13 @@ class PanelPacking:
 
     def of_factors(self, to: Tensor) -> ir.Block:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
-        c, tiling, lane = self.c, self.tiling, self.tiling.lane
-        at, values = self.in_panel(to, tiling.k).indices, tiling.column(lane)
-        load, zero = (
-            ir.Store(to, at, substitute(c.b, values)),
-            ir.Store(to, at, constant(0, to.element)),
-        )
+        c = self.c
+        tiling = self.tiling
+        lane = self.tiling.lane
+        at = self.in_panel(to, tiling.k).indices
+        values = tiling.column(lane)
+        load = ir.Store(to, at, substitute(c.b, values))
+        zero = ir.Store(to, at, constant(0, to.element))
         tests = [substitute(g, values) for g in c.guard]
         if self.is_transposed(c.b):
             inner: ir.Block = (ir.If(_all(tests), (load,)),) if tests else (load,)
@@ -217,7 +224,8 @@ class PanelPacking:
 
     def known_panels(self, terms: vnni.Terms) -> np.ndarray | None:
         """The panels of constant columns: steps of so many elements each."""
-        tiling, lanes = self.tiling, self.tiling.lanes
+        tiling = self.tiling
+        lanes = self.tiling.lanes
         factors = vnni.known_terms(
             self.c.b, self.known, (*self.beside, *self.c.columns, *self.c.reduction_axes)
         )
@@ -238,20 +246,17 @@ class PanelPacking:
         """The panels by a kernel, along the columns where these are contiguous; else transposed,
         some steps at once.
         """
-        count, value = self.tiling.panels, terms.value(self.c.b)
-        panel, shape = (
-            Index("panel", count),
-            (*(i.extent for i in self.beside), count, terms.steps, self.tiling.width),
-        )
+        count = self.tiling.panels
+        value = terms.value(self.c.b)
+        panel = Index("panel", count)
+        shape = (*(i.extent for i in self.beside), count, terms.steps, self.tiling.width)
         packed = Tensor("columns", shape, self.element, "heap")
         if isinstance(terms, vnni.Words) and self.is_transposed(
             value
         ):  # words first, which are transposed whole then
             lines = (*self.beside, *self.c.columns)
-            value, terms = (
-                self.lined("lines", self.c.b, lines)[(*lines, self.step)],
-                vnni.Terms((self.step,)),
-            )
+            value = self.lined("lines", self.c.b, lines)[(*lines, self.step)]
+            terms = vnni.Terms((self.step,))
         lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
         if self.is_transposed(value) and len(terms.reduction_axes) == 1:
             body = ir.nested(
@@ -298,7 +303,9 @@ class PanelPacking:
         constants, which are packed at compile time, for deep panels, and for so few that threads
         share the rows.
         """
-        read, tiling, count = vnni.only_read(self.c.b), self.tiling, self.tiling.panels
+        read = vnni.only_read(self.c.b)
+        tiling = self.tiling
+        count = self.tiling.panels
         most = processor().tuning.panels_together
         if not most or tiling.own or (read is not None and read.tensor in self.known):
             return None

@@ -74,7 +74,8 @@ def micro_kernel(product: Product, c: Contraction) -> MicroKernel:
 def blocks_of(c: Contraction) -> int | None:
     """The vectors of columns, as long as the columns of a window go."""
     lanes = processor().tile_vector_bytes // c.accumulator.element.bytes
-    columns, windows = c.column.extent, size_of(c.window)
+    columns = c.column.extent
+    windows = size_of(c.window)
     return (
         -(-columns // lanes) * windows
         if isinstance(columns, int) and isinstance(windows, int)
@@ -98,7 +99,8 @@ def lower_fma(problem: Problem) -> LoweredContraction:
     each product rounded with its sum.
     """
     c, packing = problem.contraction, packing_of(problem, FMA)
-    tiling, terms = packing.tiling, Terms(c.reduction_axes)
+    tiling = packing.tiling
+    terms = Terms(c.reduction_axes)
     if (columns := packing.some_panels(terms)) is None:
         packing.share_rows(tiling.terms)
         element = packing.panels_of(terms, tiling.k)
@@ -313,7 +315,8 @@ def _packed(
     """
 
     def cost(problem: Problem) -> float:
-        c, own = problem.panels.contraction, product()
+        c = problem.panels.contraction
+        own = product()
         read = only_read(c.b)
         gathered = 1 if read is None or is_plain(read) else GATHERED
         vectors = micro_kernel(own, c).cost(c.row.extent, blocks_of(c)) * problem.terms / own.terms
@@ -329,12 +332,12 @@ def _packed(
 
 
 def _why_not_vnni(required: bool, problem: Problem) -> str:
+    if why := why_not_bytes(problem):
+        return why
     present = processor().has_int8_dot_product
-    return why_not_bytes(problem) or (
-        ""
-        if present is required
-        else f"the processor has {'a' if present else 'no'} dot product of four bytes"
-    )
+    if present is required:
+        return ""
+    return f"the processor has {'a' if present else 'no'} dot product of four bytes"
 
 
 def _why_not_fma(problem: Problem) -> str:

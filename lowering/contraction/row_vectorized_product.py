@@ -149,7 +149,8 @@ class _RowLanes(DirectConvolution):
 
     def sums_of_places(self) -> np.ndarray:
         """The sums of the weights that are not left out, for each row and column."""
-        c, count = self.c, len(self.c.reduction_axes)
+        c = self.c
+        count = len(self.c.reduction_axes)
         weights = known_terms(c.a, self.packing.known, (*self.around, c.row, *c.reduction_axes))
         assert weights is not None and c.window is not None
         weights = weights.astype(np.int32)
@@ -175,7 +176,8 @@ class _RowLanes(DirectConvolution):
 
     def inside(self, axis: ex.Index) -> tuple[ex.Expr, ex.Expr]:
         """The condition that a line's window is inside of the array."""
-        start, stop = ex.as_index(0), ex.as_index(axis.extent)
+        start = ex.as_index(0)
+        stop = ex.as_index(axis.extent)
         if self.c.window is not None:
             for sum in self.sums_of(axis, self.c.window):
                 rest = sum.without(axis)
@@ -192,7 +194,8 @@ class _RowLanes(DirectConvolution):
         read = (self.tall + 1) * self.vectors + self.tall + extent_of(axis)
         if self.c.window is None or self.tall < self.line or read >= processor().vector_registers:
             return None
-        sums, ranges = self.sums_of(axis, self.c.column), []
+        sums = self.sums_of(axis, self.c.column)
+        ranges = []
         for k in range(extent_of(axis)):
             starts = [(s.constant + s.factor(axis) * k, s.factor(self.c.column)) for s in sums]
             some = [r for r in range(self.tall) if all(n + m * r >= 0 for n, m in starts)]
@@ -217,7 +220,8 @@ def _why_not_row_lanes(problem: Problem) -> str:
         return why
     if not processor().has_int8_dot_product:
         return "the processor has no dot product of four bytes"
-    joined, lanes = problem.joined, processor().lanes
+    joined = problem.joined
+    lanes = processor().lanes
     if (
         joined is None
         or worth_packing(joined.contraction) is not True

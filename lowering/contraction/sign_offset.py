@@ -46,7 +46,8 @@ def with_sign_offset(
             (sizes.columns, sizes.rows, False),
             (sizes.rows, sizes.columns, True),
         ):
-            exact, sign = both(signed.size <= I8.limits[1], _is_byte(unsigned)), unsigned.negative
+            exact = both(signed.size <= I8.limits[1], _is_byte(unsigned))
+            sign = unsigned.negative
             if exact is False or plain != (sign is False):
                 continue
             form = kernels(swapped)
@@ -61,7 +62,9 @@ def with_sign_offset(
 
 def are_bytes(problem: Problem) -> bool:
     """Test whether the factors are known to be such bytes at compile time."""
-    c, rows, columns = problem.contraction, problem.sizes.rows, problem.sizes.columns
+    c = problem.contraction
+    rows = problem.sizes.rows
+    columns = problem.sizes.columns
     if not isinstance(rows.size, int) or not isinstance(columns.size, int):
         return False
     least, most = I8.limits[1], UI8.limits[1]

@@ -74,7 +74,10 @@ class _Cut:
     """A loop as one over groups and one inside of each."""
 
     def __init__(self, loop: ir.For, count: int, size: Dim) -> None:
-        self.loop, self.old, self.count, self.size = loop, loop.index, count, size
+        self.loop = loop
+        self.old = loop.index
+        self.count = count
+        self.size = size
         self.group, self.index = Index("g", count), Index(loop.index.name, size)
 
     def kernel(self, kernel: ir.Kernel) -> SplitGroups | None:

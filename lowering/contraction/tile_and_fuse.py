@@ -115,10 +115,8 @@ class Tiling:
         seen, written = set[Tensor](), set[Tensor]()
         for n, kernel in enumerate(kernels, 1):
             indices, block = nonunit_loops(kernel.body)
-            own, known = (
-                indices[: len(rows)],
-                all(isinstance(d, int) for p in kernel.parameters for d in p.shape),
-            )
+            own = indices[: len(rows)]
+            known = all(isinstance(d, int) for p in kernel.parameters for d in p.shape)
             if kernel.condition is not None or not known or seen & {*kernel.outputs}:
                 return 0
             seen, written = seen | {*kernel.parameters}, written | {*kernel.outputs}
@@ -141,10 +139,8 @@ class Tiling:
         """The plan with so many kernels fused; None if that does not pay, or others see an array
         between them.
         """
-        chain, others = (
-            plan.kernels[first : first + count],
-            (*plan.kernels[:first], *plan.kernels[first + count :]),
-        )
+        chain = plan.kernels[first : first + count]
+        others = (*plan.kernels[:first], *plan.kernels[first + count :])
         kept = {
             *plan.results,
             *plan.views,
@@ -229,7 +225,8 @@ def _tasks(
     """The parallel loop over tasks of some tiles each; what is the same for all tiles is computed
     before them.
     """
-    tile, share = Index("tile", tiles := -(-extent_of(row) // ROWS)), Var("share", I64)
+    tile = Index("tile", tiles := -(-extent_of(row) // ROWS))
+    share = Var("share", I64)
     before: ir.Block = ()
     inside: ir.Block = (ir.Let(start, tile_start(tile, row.extent, ROWS)),)
     for n, kernel in enumerate(kernels):

@@ -224,9 +224,11 @@ def by_words(
     if not isinstance(words, Words) or not words.partial:
         return nested(order, store(words.value(e)))
     terms = words.each(e)
-    last, rest = words.index.extent // words.many, words.index.extent % words.many
+    last = words.index.extent // words.many
+    rest = words.index.extent % words.many
     n = order.index(words.part)
-    before, after = order[:n], order[n + 1 :]
+    before = order[:n]
+    after = order[n + 1 :]
     whole = ex.Index(words.part.name, last)
     block = substitute_block(nested(after, store(word(terms, words.many))), {words.part: whole})
     body: Block = (For(whole, block),)

@@ -113,7 +113,8 @@ def lower_winograd(transform: WinogradTransform, problem: Problem) -> LoweredCon
 def why_not_winograd(transform: WinogradTransform, problem: Problem) -> str:
     if why := why_not_integers(problem):
         return why
-    c, small = problem.contraction, transform is WINOGRAD_F2X2_3X3
+    c = problem.contraction
+    small = transform is WINOGRAD_F2X2_3X3
     if small and processor().has_int8_dot_product and are_bytes(problem):
         return "products of four bytes take less time"
     if (
@@ -146,8 +147,11 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     """Test whether there are enough products; a run-time condition if the window's stride is
     unknown.
     """
-    tuning, lanes, rows = processor().tuning, processor().lanes, extent_of(c.row)
-    high, wide = size_of(c.window), c.column.extent
+    tuning = processor().tuning
+    lanes = processor().lanes
+    rows = extent_of(c.row)
+    high = size_of(c.window)
+    wide = c.column.extent
     if (
         rows < tuning.winograd_rows
         or not tuning.winograd_steps <= windows.pairs.steps <= MAX_STACK_STEPS
@@ -165,7 +169,8 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
 
 
 def _strategy(name: str, transform: WinogradTransform) -> Strategy:
-    why_not, cost = partial(why_not_winograd, transform), partial(_cost, transform)
+    why_not = partial(why_not_winograd, transform)
+    cost = partial(_cost, transform)
     return Strategy(name, why_not, cost, partial(lower_winograd, transform))
 
 

@@ -66,7 +66,10 @@ class WinogradKernels:
     """The kernels of one contraction over windows."""
 
     def __init__(self, c: Contraction, windows: Windows, transform: WinogradTransform) -> None:
-        self.c, self.windows, self.pairs, self.transform = c, windows, windows.pairs, transform
+        self.c = c
+        self.windows = windows
+        self.pairs = windows.pairs
+        self.transform = transform
         self.high, self.wide = (divided(size_of(i), transform.size) for i in (c.window, c.column))
         self.count = self.high * self.wide
         self.lanes = lanes = processor().lanes
@@ -91,7 +94,8 @@ class WinogradKernels:
         """The vector instructions of the products, where the last panel may be narrower, and what
         takes as long beside them.
         """
-        rows, steps = extent_of(self.c.row), self.pairs.steps
+        rows = extent_of(self.c.row)
+        steps = self.pairs.steps
         blocks = self.blocks if self.blocks is not None else GUESS // self.transform.size**2
         assert isinstance(steps, int)
         left = blocks % self.micro.vectors
@@ -128,9 +132,11 @@ class WinogradKernels:
         steps = (
             self.pairs.steps + 1
         )  # one more, so that points do not all want the same places of a near cache
-        shape, space = (self.transform.points, steps, self.width), "stack"
+        shape = (self.transform.points, steps, self.width)
+        space = "stack"
         if self.groups > 1:
-            shape, space = (*(i.extent for i in self.beside), self.panels, *shape), "heap"
+            shape = (*(i.extent for i in self.beside), self.panels, *shape)
+            space = "heap"
         self.columns = ex.Tensor("columns", shape, I32, space)
 
     def named(
@@ -144,7 +150,9 @@ class WinogradKernels:
 
     def weights(self) -> tuple[ex.Tensor, ir.Block]:
         """The words of the weights, by rows and points."""
-        w, pairs, taps = self.windows, self.pairs, range(3)
+        w = self.windows
+        pairs = self.pairs
+        taps = range(3)
         words = ex.Tensor(
             "weights",
             (*(i.extent for i in self.rows), self.transform.points, *pairs.shape),
@@ -184,7 +192,10 @@ class WinogradKernels:
         """Words of the array by where they are in tiles: a plane for each column of a tile, by rows
         of a tile. An image of known size is first words side by side, with its border.
         """
-        w, pairs, size, side = self.windows, self.pairs, self.transform.size, self.transform.side
+        w = self.windows
+        pairs = self.pairs
+        size = self.transform.size
+        side = self.transform.side
         h, t = ex.Index("h", self.high * size + 2), ex.Index("t", self.wide)
         lines = (*self.beside, *pairs.reduction_axes)
         image = ex.Tensor(
@@ -219,7 +230,8 @@ class WinogradKernels:
             return ir.nested(indices, (ir.Store(*target, ex.constant(0, I32)),)) if border else ()
 
         places = [(*lines, ex.as_index(n), h % size, h // size, t) for n in range(side)]
-        plane, q = ex.Index("s", side), ex.Index("q", self.wide * size + 2)
+        plane = ex.Index("s", side)
+        q = ex.Index("q", self.wide * size + 2)
         words = ex.Tensor("words", (h.extent, q.extent), I32, "stack")
         here = words, (h, q)
         if (
@@ -251,15 +263,11 @@ class WinogradKernels:
         self, image: ex.Tensor, panel: ex.Index, first: ex.Expr, v: ex.Index
     ) -> ir.Block:
         """Columns of a panel: every tile's elements transformed, for a pair of channels."""
-        size, side, column = (
-            self.transform.size,
-            range(self.transform.side),
-            v * self.lanes + self.lane,
-        )
-        lines, place = (
-            (*self.beside, *self.pairs.reduction_axes),
-            first + v * self.lanes + self.lane,
-        )
+        size = self.transform.size
+        side = range(self.transform.side)
+        column = v * self.lanes + self.lane
+        lines = (*self.beside, *self.pairs.reduction_axes)
+        place = first + v * self.lanes + self.lane
         body: list[ir.Statement] = []
         x = [
             [image[(*lines, s, r % size, place + r // size * self.wide)] for s in side]
@@ -340,18 +348,18 @@ class WinogradKernels:
         v: ex.Index,
     ) -> ir.Block:
         """A tile of rows: the sums of all points, transformed back."""
-        steps, height, width, side = (
-            self.pairs.steps,
-            self.height,
-            v.extent * self.lanes,
-            range(self.transform.side),
-        )
+        steps = self.pairs.steps
+        height = self.height
+        width = v.extent * self.lanes
+        side = range(self.transform.side)
         r, n = ex.Index("r", height), ex.Index("n", self.transform.points)
         sums = ex.Tensor("sums", (height, width), I32, "register")
         points = ex.Tensor("points", (self.transform.points, height, width), I32, "stack")
         unrolled = self.micro.steps_together(steps)
-        block, u = ex.Index("s", steps // unrolled), ex.Index("u", unrolled)
-        step, column = block * unrolled + u, v * self.lanes + self.lane
+        block = ex.Index("s", steps // unrolled)
+        u = ex.Index("u", unrolled)
+        step = block * unrolled + u
+        column = v * self.lanes + self.lane
         columns = self.columns[(*self.whose(panel), n, step, column)]
         added = sums[r, column] + ex.apply("pairdot", weight(n, step, r), columns)
 
@@ -388,13 +396,11 @@ class WinogradKernels:
         """The epilogue, from the tiles of results to their places, by vectors of whole tiles of a
         row.
         """
-        c, window, size, q, columns = (
-            self.c,
-            self.c.window,
-            self.transform.size,
-            self.c.column,
-            self.c.column.extent,
-        )
+        c = self.c
+        window = self.c.window
+        size = self.transform.size
+        q = self.c.column
+        columns = self.c.column.extent
         assert window is not None
         at = (window % size * size + q % size, window // size * self.wide + q // size)
         block = c.finish(self.results[(*c.outer, c.row, *at)], {})
@@ -418,7 +424,8 @@ class WinogradKernels:
             if done < columns:
                 body.append(ir.For(q, block, ex.as_index(done)))
         else:
-            whole, width = ex.as_index(columns // size * size), size * self.lanes
+            whole = ex.as_index(columns // size * size)
+            width = size * self.lanes
             body += [
                 vectors(width, 0, whole // width * width),
                 vectors(width, whole - width, whole),

@@ -102,15 +102,18 @@ def _sums_of_two(m: Vector) -> list[Any]:
 
 
 def _input_of_four(x: Sequence[Expr]) -> list[Expr]:
-    even, odd = _sub(x[4], x[2]), _twice(_sub(x[3], x[1]))
-    more, less = _sub(x[4], _twice(_twice(x[2]))), _sub(x[3], _twice(_twice(x[1])))
+    even = _sub(x[4], x[2])
+    odd = _twice(_sub(x[3], x[1]))
+    more = _sub(x[4], _twice(_twice(x[2])))
+    less = _sub(x[3], _twice(_twice(x[1])))
     first = _add(_twice(_twice(_sub(x[0], x[2]))), even)
     last = _sub(_sub(x[5], x[3]), _twice(odd))
     return [first, _add(more, less), _sub(more, less), _add(even, odd), _sub(even, odd), last]
 
 
 def _weights_of_four(g: Vector) -> list[Any]:
-    ends, far = (g[0] + g[2]) * -4, g[0] + g[2] * 4
+    ends = (g[0] + g[2]) * -4
+    far = g[0] + g[2] * 4
     return [g[0] * 6, ends - g[1] * 4, ends + g[1] * 4, far + g[1] * 2, far - g[1] * 2, g[2] * 12]
 
 

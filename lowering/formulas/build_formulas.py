@@ -149,7 +149,8 @@ def _callee(
     caller: str, operation: Operation, steps: Steps, module: Module, body: Sequence[GraphPass]
 ) -> Formulas:
     """The formulas of the function that a loop of the caller steps over."""
-    callee, context = called(module, cast(Any, operation.operator)), Context(module)
+    callee = called(module, cast(Any, operation.operator))
+    context = Context(module)
     for change in body:
         callee = change(callee, context) or callee
     return build_formulas(replace(callee, name=f"{caller}.{callee.name}"), context, body, steps)

@@ -42,7 +42,8 @@ def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
     for step in program.steps:
         match step:
             case Nest(tensors, operands, body, span):
-                given, results = ", ".join(map(names.of, operands)), declared(tensors)
+                given = ", ".join(map(names.of, operands))
+                results = declared(tensors)
                 if isinstance(step, LoopNest) and isinstance(step.program, Formulas):
                     yield (
                         f"  {results} = loop {steps_text(step.steps, names)} of ({given})",
@@ -56,10 +57,8 @@ def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
             case View(tensor, of, formula):
                 yield f"  {tensor_text(tensor, names)} = view of {names.of(of)}", (formula.span,)
             case _:
-                tensor, spans = (
-                    tensor_text(step.tensor, names).partition(": "),
-                    step.spans or (step.span,),
-                )
+                tensor = tensor_text(step.tensor, names).partition(": ")
+                spans = step.spans or (step.span,)
                 with names.scope():
                     head = f"{tensor[0]}[{', '.join(map(names.of, step.indices))}]: {tensor[2]}"
                     lets, value = named(step.value)

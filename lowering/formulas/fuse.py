@@ -306,7 +306,8 @@ def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]
     for step in reversed(steps):
         match step:
             case Formula(tensor, _, value):
-                tensors, operands = (tensor,), reads(value)
+                tensors = (tensor,)
+                operands = reads(value)
             case View(tensor, of, _):
                 tensors, operands = (tensor,), (of,)
             case Nest(tensors, operands, _):

@@ -128,7 +128,9 @@ def _step(scale: float, values: np.ndarray, shift: int) -> tuple[int, ...] | Non
     inside = (steps > I32.limits[0]) & (steps <= I32.limits[1])
     if not inside.any() or not 0 < multiplier < 1 << BITS:
         return None
-    half, summands, places = 1 << shift - 1, [], steps[inside].tolist()
+    half = 1 << shift - 1
+    summands = []
+    places = steps[inside].tolist()
     pairs = [(n, k << shift) for n, k in zip(places, values[inside].tolist(), strict=True)]
     for negative in (False, True):  # a float product may be a half where the exact one is not
         least = [product - n * multiplier for n, product in pairs if (n < 0) is negative]

@@ -58,7 +58,8 @@ class _BlockTiling(Tiling):
         """The kernels, for a GPU of one multiprocessor with the shared memory that the tiles
         leave.
         """
-        kernels, gpu = overwriting(kernels, tiles), processor().gpu
+        kernels = overwriting(kernels, tiles)
+        gpu = processor().gpu
         held = [
             replace(t, space="shared")
             for t in dict.fromkeys(t for k in kernels for t in k.outputs)
@@ -99,7 +100,8 @@ def _on_one_block(s: ir.Statement) -> ir.Statement:
     """The work of a grid, by one block."""
     if not isinstance(s, ir.For) or s.kind != "parallel":
         return replace(s, kind="serial") if isinstance(s, ir.For) and s.kind == "block" else s
-    thread, turn = Index("t", THREADS), Index("s", divided(s.index.extent, THREADS))
+    thread = Index("t", THREADS)
+    turn = Index("s", divided(s.index.extent, THREADS))
     own = turn * THREADS + thread
     body = guarded(ir.substitute_block(s.body, {s.index: own}), inside(own, s.index.extent))
     return ir.For(thread, (ir.For(turn, body),), kind="thread")

@@ -125,7 +125,9 @@ class _Words(Tiles):
         types: tuple[ElementType, ElementType],
         constants: Mapping[ex.Tensor, np.ndarray],
     ) -> None:
-        self.kernel, self.constants, self.channel = kernel, constants, channel
+        self.kernel = kernel
+        self.constants = constants
+        self.channel = channel
         self.function = QUADS[types]
         self.taps = tuple(i for i in c.reduction_axes if i is not channel)
         self.packs = (channel.extent + (PACK - 1)) // PACK  # packs per tap
@@ -162,9 +164,11 @@ class _Words(Tiles):
 
     def words(self, name: str, factor: ex.Expr, byte: ElementType) -> ex.Tensor:
         """The array of a factor as words, its channel axis last."""
-        read, axis = _read(factor), _axis(factor, self.channel)
+        read = _read(factor)
+        axis = _axis(factor, self.channel)
         assert read is not None and axis is not None
-        of, size = read.tensor, self.channel.extent
+        of = read.tensor
+        size = self.channel.extent
         around = tuple(d for n, d in enumerate(of.shape) if n != axis)
         whole = self.packs * PACK
         words = ex.Tensor(name, (*around, whole // 4), I32, "heap")
@@ -205,7 +209,8 @@ class _Words(Tiles):
         """The packs of one factor that a thread copies: four threads per row."""
         rows = tile is self.left
         factor, words = (self.c.a, self.factors[0]) if rows else (self.c.b, self.factors[1])
-        read, axis = _read(factor), _axis(factor, self.channel)
+        read = _read(factor)
+        axis = _axis(factor, self.channel)
         assert read is not None and axis is not None
         around = [e for n, e in enumerate(read.indices) if n != axis]
         quarter = self.thread % 4
@@ -218,7 +223,8 @@ class _Words(Tiles):
         taps: dict[ex.Expr, ex.Expr] = dict(zip(self.taps, tap, strict=True))
         copies: list[Statement] = []
         for first in range(0, self.high if rows else self.wide, THREADS // 4):
-            place, w = self.thread // 4 + first, ex.Index("w", 4)
+            place = self.thread // 4 + first
+            w = ex.Index("w", 4)
             element = self.row_at(place) if rows else self.column_at(place)
             at = (*(self.placed(e, taps, element) for e in around), pack * 4 + w)
             to = (stage, place, word(place, quarter) + w)
@@ -248,7 +254,8 @@ class _Words(Tiles):
 
     def sum(self) -> tuple[ex.Read, ex.Expr, ex.Expr]:
         u, v, e = self.each
-        warp, lane = self.thread // processor().gpu.warp, self.thread % processor().gpu.warp
+        warp = self.thread // processor().gpu.warp
+        lane = self.thread % processor().gpu.warp
         row = warp // ALONG * (self.high // DOWN) + u * HEIGHT + (lane // 4 + e // 2 * 8)
         column = warp % ALONG * (self.wide // ALONG) + v * WIDTH + (lane % 4 * 2 + e % 2)
         return self.acc[self.thread, u, v, e], row, column

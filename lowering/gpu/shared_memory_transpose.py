@@ -149,9 +149,11 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
         """The loop over a tile's packs, one per thread; neighbouring threads have packs of one row,
         or of one column.
         """
-        thread, once = Index("t", THREADS), THREADS // side  # rows per iteration
+        thread = Index("t", THREADS)
+        once = THREADS // side  # rows per iteration
         step = Index("s", side // once)
-        fast, slow = thread % side, thread // side if once == side else step * once + thread // side
+        fast = thread % side
+        slow = thread // side if once == side else step * once + thread // side
         column, row = (slow, fast) if turned else (fast, slow)
         end = places(column * width + (width - 1), row * width + (width - 1))
         block = guarded(
@@ -176,7 +178,8 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
             )
         loads: list[Statement] = []
         for n, r in elements:
-            lane, pack = Index("l", width), packs[r][n]
+            lane = Index("l", width)
+            pack = packs[r][n]
             value = substitute(r, places(column * width + lane, row * width + n))
             loads += [Alloc(pack), _moved(lane, pack[lane], value)]
         for n, r in elements:
@@ -191,16 +194,15 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
             return (Store(store.tensor, tuple(substitute(i, at) for i in store.indices), value),)
         loads: list[Statement] = []
         for n, r in elements:
-            lane, pack = Index("l", width), packs[r][n]
+            lane = Index("l", width)
+            pack = packs[r][n]
             loads += [
                 Alloc(pack),
                 _moved(lane, pack[lane], tiles[r][n, row, column * width + lane]),
             ]
-        s, lane, y = (
-            Index("s", width),
-            Index("l", width),
-            Tensor("y", (width,), store.tensor.element, "pack"),
-        )
+        s = Index("s", width)
+        lane = Index("l", width)
+        y = Tensor("y", (width,), store.tensor.element, "pack")
         body: list[Statement] = [Alloc(y)]
         for n in range(width):
             value = value_of(

@@ -124,7 +124,8 @@ class Tiles:
         """All products; a stage of the buffers is multiplied while the others are filled, and then
         filled again.
         """
-        ahead, stages = self.ahead, self.ahead + 1
+        ahead = self.ahead
+        stages = self.ahead + 1
         step = Index("k", self.steps - ahead)
         first = [
             (*before, *after)

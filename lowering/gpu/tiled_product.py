@@ -101,7 +101,8 @@ class _Scalars(Tiles):
         """The elements of one factor that a thread loads; adjacent threads load adjacent ones where
         possible.
         """
-        rows, axes = tile is self.left, self.c.reduction_axes
+        rows = tile is self.left
+        axes = self.c.reduction_axes
         value, along, side = (
             (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
         )
@@ -109,19 +110,15 @@ class _Scalars(Tiles):
         loaded = Tensor("l" if rows else "r", (s.extent,), tile.element, "register")
         apart = [stride(r.tensor, r.indices, along) for r in walk(value) if isinstance(r, Read)]
         if any(n is not None and 1 <= n <= NEAR for n in apart):
-            deep, wide, slot = (
-                self.thread // ROW,
-                s * ROW + self.thread % ROW,
-                self.slot(s, self.thread % ROW),
-            )
+            deep = self.thread // ROW
+            wide = s * ROW + self.thread % ROW
+            slot = self.slot(s, self.thread % ROW)
         else:
             sector = min(SECTOR // tile.element.bytes, DEPTH)
             rest = self.thread // sector
             deep = self.thread % sector + rest // TOGETHER % (DEPTH // sector) * sector
-            beside, each = (
-                rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER,
-                self.together(s),
-            )
+            beside = rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER
+            each = self.together(s)
             wide = (
                 s // each * (ROW * each)
                 + beside % each * ROW

@@ -45,13 +45,11 @@ from ..passes import scheduled_gpu_pass
 from ..processor import processor
 from .thread_block_tile import guarded
 
-OUTPUTS = 4  # of a thread
-PLANES, CHANNELS_LAST = (
-    (32, 32),
-    (4, 8, 32),
-)  # sides of a tile, which has several channels where an image is smaller
-TERMS = 64  # of a sum, at most
-READS = 4  # of a loaded element, at least
+OUTPUTS = 4  # per thread
+PLANES = (32, 32)  # sides of a tile, which has several channels where an image is smaller
+CHANNELS_LAST = (4, 8, 32)
+TERMS = 64  # the most terms of a sum
+READS = 4  # the fewest reads of a loaded element
 
 
 @scheduled_gpu_pass
@@ -64,13 +62,18 @@ def tiled_window(kernel: Kernel) -> Kernel | None:
 
 
 def _tiles(kernel: Kernel, nest: SumOfProducts, sides: tuple[int, ...]) -> Kernel | None:
-    loops, acc, terms = nest.loops, nest.accumulator, {k: extent_of(k) for k in nest.reduction_axes}
+    loops = nest.loops
+    acc = nest.accumulator
+    terms = {k: extent_of(k) for k in nest.reduction_axes}
     read, *others = (e for e in walk(nest.b) if isinstance(e, Read))
-    row, tile, forms = loops[-len(sides)], _tile(loops, sides), [affine(e) for e in read.indices]
+    row = loops[-len(sides)]
+    tile = _tile(loops, sides)
+    forms = [affine(e) for e in read.indices]
     sizes: dict[Expr, int] = {**tile, **terms}
     if others or any(a not in sizes or f < 0 for form in forms for a, f in form.terms.values()):
         return None
-    counts, element = tuple(-(-extent_of(i) // tile[i]) for i in loops), read.tensor.element
+    counts = tuple(-(-extent_of(i) // tile[i]) for i in loops)
+    element = read.tensor.element
     threads = {**tile, row: tile[row] // OUTPUTS}
     shape = tuple(1 + sum(f * (sizes[a] - 1) for a, f in form.terms.values()) for form in forms)
     shape = _padded(shape, forms, row, threads, element.bytes)
@@ -82,16 +85,15 @@ def _tiles(kernel: Kernel, nest: SumOfProducts, sides: tuple[int, ...]) -> Kerne
     known = acc.element.is_integer or acc.element in (F32, F64)
     if not (fits and often and known and 2 * prod(counts) >= processor().gpu.multiprocessors):
         return None
-    thread, block, window = (
-        Index("t", THREADS),
-        Index("b", prod(counts)),
-        Tensor("window", shape, element, "shared"),
-    )
+    thread = Index("t", THREADS)
+    block = Index("b", prod(counts))
+    window = Tensor("window", shape, element, "shared")
     first: dict[Expr, Expr] = {
         i: n * tile[i] for i, n in zip(loops, unflatten(block, counts), strict=True)
     }
 
-    s, begin = Index("s", -(-prod(shape) // THREADS)), {**first, **dict.fromkeys(terms, ex.ZERO)}
+    s = Index("s", -(-prod(shape) // THREADS))
+    begin = {**first, **dict.fromkeys(terms, ex.ZERO)}
     at = unflatten(s * THREADS + thread, shape)
     there = tuple(substitute(e, begin) + n for e, n in zip(read.indices, at, strict=True))
     zero: Block = (Store(window, at, constant(0, element)),)
@@ -109,10 +111,8 @@ def _tiles(kernel: Kernel, nest: SumOfProducts, sides: tuple[int, ...]) -> Kerne
     own[row] = own[row] * OUTPUTS + u
     places: dict[Expr, Expr] = {i: first[i] + own[i] for i in loops}
     here = window[tuple(substitute(f.plus(-f.constant).expression(), own) for f in forms)]
-    a, b = (
-        substitute(nest.a, places),
-        substitute(rewrite(nest.b, lambda e: here if e is read else None), places),
-    )
+    a = substitute(nest.a, places)
+    b = substitute(rewrite(nest.b, lambda e: here if e is read else None), places)
     guard = both(*(substitute(g, places) for g in nest.guard))
     value = (
         apply("add", acc[()], apply("mul", a, b))
@@ -137,7 +137,8 @@ def _tiles(kernel: Kernel, nest: SumOfProducts, sides: tuple[int, ...]) -> Kerne
 
 def _tile(loops: Sequence[Index], sides: Sequence[int]) -> dict[Index, int]:
     """The outputs of a block along each loop: in all, those of its threads."""
-    tile, left = dict.fromkeys(loops, 1), THREADS * OUTPUTS
+    tile = dict.fromkeys(loops, 1)
+    left = THREADS * OUTPUTS
     for n, i in enumerate(reversed(loops)):
         most = min(
             left, sides[-1 - n] if n < len(sides) else left, 1 << (extent_of(i) - 1).bit_length()

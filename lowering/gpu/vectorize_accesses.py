@@ -102,7 +102,8 @@ def _accesses(block: ir.Block) -> list[tuple[ir.Statement, list[Place]]] | None:
     is stored.
     """
     accessed: list[tuple[ir.Statement, list[Place]]] = []
-    own, stored = accumulators(block), set[Tensor]()
+    own = accumulators(block)
+    stored = set[Tensor]()
     for s in block:
         here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
         if isinstance(s, ir.Store) and s.tensor not in own:

@@ -48,7 +48,8 @@ def expand_derivatives(module: Module, function: Function) -> Module:
     """
     if not has_derivatives(module, function):
         return module.with_functions({**module.functions, function.name: function})
-    builder, module = Builder(prefix="g"), module.with_functions(dict(module.functions))
+    builder = Builder(prefix="g")
+    module = module.with_functions(dict(module.functions))
     results = _replay(builder, module, function, function.arguments)
     live = tuple(live_operations(builder.operations, results))
     module.functions[function.name] = replace(function, operations=live, results=tuple(results))
@@ -86,7 +87,8 @@ def _derive(
     builder: Builder, module: Module, operator: Derivative[Value], operation: Operation
 ) -> list[Value]:
     callee = module.functions[operator.callee]
-    count, outer = len(callee.arguments), builder.span
+    count = len(callee.arguments)
+    outer = builder.span
     builder.span = operation.span
     arguments = list(operator.arguments[:count])
     for n, a in enumerate(arguments):
@@ -102,9 +104,11 @@ def _derive(
     seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
     rules = Rules(builder, operator.name, operation.at("callee"), module)
     if isinstance(operator, ROp):
-        found, of = rules.forward(operations, dict(zip(by, seed, strict=True)), results), results
+        found = rules.forward(operations, dict(zip(by, seed, strict=True)), results)
+        of = results
     else:
-        found, of = rules.reverse(operations, by, results, seed), by
+        found = rules.reverse(operations, by, results, seed)
+        of = by
     derivatives = [
         builder.of_type(node, v.known_type).value for node, v in zip(found, of, strict=True)
     ]
@@ -118,7 +122,10 @@ class Rules:
     """
 
     def __init__(self, builder: Builder, derivative: str, span: Span, module: Module) -> None:
-        self.builder, self.derivative, self.span, self.module = builder, derivative, span, module
+        self.builder = builder
+        self.derivative = derivative
+        self.span = span
+        self.module = module
 
     def reverse(
         self,
@@ -171,7 +178,8 @@ class Rules:
         callee.
         """
         scan: Any = operation.operator
-        carry, shared = scan.carry, scan.carry + scan.scan
+        carry = scan.carry
+        shared = scan.carry + scan.scan
         floats = [not v.known_type.element.is_discrete for v in scan.arguments]
         given = [
             n for n in range(carry) if floats[n]
@@ -240,7 +248,8 @@ class Rules:
             keeps.argument_types, keeps.result_types
         )
         results = self.builder.add(keeping, operation.span)
-        new, count = self.builder.operations.pop(), len(operation.results)
+        new = self.builder.operations.pop()
+        count = len(operation.results)
         at = next(
             n for n, o in enumerate(self.builder.operations) if o.results == operation.results
         )

@@ -47,7 +47,8 @@ def _folded(operation: Operation, constants: dict[Value, np.ndarray]) -> list[Op
         return [operation]
     if x not in (I8, UI8) or o.map(lambda v: v.known_type).acc is not I32:
         return [operation]
-    pads, zero = any(getattr(o, "padding", ())), int(zx)
+    pads = any(getattr(o, "padding", ()))
+    zero = int(zx)
     values = w.astype(np.int64) - zw.astype(np.int64).reshape(-1, *(1,) * (w.ndim - 1))
     to = next(
         (e for e in (I8, UI8) if values.size and np.array_equal(values, values.astype(e.dtype))),

@@ -42,9 +42,15 @@ class Planes:
         self.planes = Tensor("planes", (period, self.width), store.tensor.element, "stack")
 
     def at(self, row: Expr) -> Block:
-        joined, period, width, store = self.joined, self.period, self.width, self.store
-        plane, one, lane = Index("c", period), Index("l", width), Index("l", width * period)
-        element, begin = row + one, (affine(row) * period).expression()
+        joined = self.joined
+        period = self.period
+        width = self.width
+        store = self.store
+        plane = Index("c", period)
+        one = Index("l", width)
+        lane = Index("l", width * period)
+        element = row + one
+        begin = (affine(row) * period).expression()
         of_one: dict[Expr, Expr] = {
             joined.outer: element,
             joined.inner: plane,

@@ -120,7 +120,9 @@ def _below(extent: Dim, least: int) -> bool:
 def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir.Block:
     """The chain of loops with the two that cross replaced by loops over tiles."""
     rows, lanes = _block(inner)
-    size, tuning, store = processor().vector_bytes // lanes, processor().tuning, inner.body[-1]
+    size = processor().vector_bytes // lanes
+    tuning = processor().tuning
+    store = inner.body[-1]
     assert isinstance(store, ir.Store)
     shared = (
         alone and len(chain) == 2
@@ -154,11 +156,14 @@ def _squares(body: ir.Block, i: _Axis, j: _Axis, first: ir.Block = ()) -> ir.Blo
 
 def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool) -> ir.Block:
     """Strips of a result larger than the caches; each tile is transposed in a buffer."""
-    store, far = inner.body[-1], _far(inner)
+    store = inner.body[-1]
+    far = _far(inner)
     assert isinstance(store, ir.Store)
     tuning, line_bytes = processor().tuning, processor().line_bytes
-    size, out = processor().vector_bytes // lanes, store.tensor.element.bytes
-    line, one = line_bytes // out, len({key(r) for r in far}) == 1
+    size = processor().vector_bytes // lanes
+    out = store.tensor.element.bytes
+    line = line_bytes // out
+    one = len({key(r) for r in far}) == 1
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
     short = _below(outer.index.extent, tuning.short_row_bytes // size + 1)
@@ -191,11 +196,13 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
     lets = (*i.named(), *j.named())
     tile = ex.Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
     put = ir.replace(store, tensor=tile, indices=(i.index - i.first, j.index - j.first))
-    body, first = (*inner.body[:-1], put), ()
+    body = (*inner.body[:-1], put)
+    first = ()
     if many:
         part = line_bytes // size
         near = ex.Tensor("near", (lanes, i.side + part), far[0].tensor.element, "stack")
-        k, c = ex.Index("k", lanes), ex.Index("c", i.side)
+        k = ex.Index("k", lanes)
+        c = ex.Index("c", i.side)
         value = substitute(far[0], {i.index: i.first + c, j.index: j.begin + k})
         piece = ir.For(c, (ir.Store(near, (k, c), value),))
         first = (
@@ -225,10 +232,8 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
 
 def _skew(access: ex.Read | ir.Store, along: ex.Index) -> ex.Misalignment | None:
     """The misalignment that all rows of an access share; None if rows are aligned differently."""
-    line, row = (
-        processor().line_bytes // access.tensor.element.bytes,
-        alignment(access.tensor, access.indices, along),
-    )
+    line = processor().line_bytes // access.tensor.element.bytes
+    row = alignment(access.tensor, access.indices, along)
     return None if row is None or row % line else ex.Misalignment(access.tensor, line)
 
 
@@ -270,7 +275,8 @@ def _prefetches(
     )
     if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= ahead or not far:
         return (), lambda r: ()
-    later, tiles = i.tile + ahead, ex.as_index(ends) if i.tiles is None else i.tiles
+    later = i.tile + ahead
+    tiles = ex.as_index(ends) if i.tiles is None else i.tiles
     past = later >= tiles  # beyond the end of the strip
     next_i = ex.as_index(0) if ends == 1 else ex.select(past, later - tiles, later)
     next_j = ex.minimum(
@@ -357,5 +363,6 @@ class _Axis:
         if self.begins is None:
             return ()
         self.first = ex.Var(f"{self.index.name}.first", I64)
-        self.begin, self.end = self.first + self.part * self.step, self.first + self.side
+        self.begin = self.first + self.part * self.step
+        self.end = self.first + self.side
         return (ir.Let(self.first, self.origin),)

@@ -53,9 +53,12 @@ def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
         return kernel
     if more or any(isinstance(s, (ir.For, ir.If, ir.Alloc)) for s in ir.statements(loop.body)):
         return kernel
-    form = (
-        _Periods if _suits(loop, joined.index) else Planes if reads_planes(loop, joined) else None
-    )
+    if _suits(loop, joined.index):
+        form = _Periods
+    elif reads_planes(loop, joined):
+        form = Planes
+    else:
+        form = None
     if form is None or not (isinstance(count, int) or overlaps(loop)):
         return kernel
     vectors = form(joined, loop, period)

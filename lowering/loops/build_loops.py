@@ -81,13 +81,13 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     """The kernel of a loop, after copies of what it carries where its results are what it works
     on.
     """
-    steps, operands, carried = nest.steps, nest.operands, nest.tensors[: nest.steps.carry]
+    steps = nest.steps
+    operands = nest.operands
+    carried = nest.tensors[: nest.steps.carry]
     copies: list[ir.Kernel] = []
     if steps.trips is None:
-        initial, operands = (
-            operands[1 : 1 + steps.carry],
-            (operands[0], *operands[1 + steps.carry :]),
-        )
+        initial = operands[1 : 1 + steps.carry]
+        operands = (operands[0], *operands[1 + steps.carry :])
         copies = [_copy(x, y, f"{name}.start") for x, y in zip(initial, carried, strict=True)]
     read = sorted_tensors({*operands, *(carried if copies else ())})
     plan = nest.program
@@ -115,7 +115,8 @@ def build_nest(formula: Formula, name: str) -> ir.Kernel:
         )
     )
     parameters = (*sorted_tensors(reads(formula.value)), formula.tensor)
-    nest, spans = ir.nested(formula.indices, tuple(body)), formula.spans or (formula.span,)
+    nest = ir.nested(formula.indices, tuple(body))
+    spans = formula.spans or (formula.span,)
     return share_subexpressions(ir.Kernel(name, parameters, nest, 1, formula.span, spans=spans))
 
 
@@ -157,10 +158,8 @@ class StatementLowering:
         return new
 
     def reduction(self, e: ex.Reduce, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
-        acc, start = (
-            ir.accumulator(f"acc{next(self.names)}", e.type),
-            ir.identity(e.function, e.type),
-        )
+        acc = ir.accumulator(f"acc{next(self.names)}", e.type)
+        start = ir.identity(e.function, e.type)
         inner: list[ir.Statement] = []
         match e.body:
             case ex.When(condition, then, ex.Const(value)) if value == start.value:

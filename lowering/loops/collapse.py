@@ -70,7 +70,8 @@ def join(kernel: ir.Kernel) -> Joined | None:
             case ir.For(body=(ir.For(body=(first, *rest)) as inner,)) if (
                 outer.is_whole and inner.is_whole
             ):
-                own, axis_of = allocated(inner.body), dict[Tensor, int | None]()
+                own = allocated(inner.body)
+                axis_of = dict[Tensor, int | None]()
                 for tensor, at in every_access(kernel.body):
                     axis = _axis(tensor, at, outer.index, inner.index)
                     axis_of[tensor] = axis if axis_of.setdefault(tensor, axis) == axis else None
@@ -101,7 +102,9 @@ def _axis(tensor: Tensor, at: tuple[Expr, ...], i: Index, j: Index) -> int | Non
     them otherwise.
     """
     axis = next((n for n, e in enumerate(at) if depends(e, {i, j})), len(at))
-    first, last, rest = at[axis : axis + 1], at[axis + 1 : axis + 2], at[axis + 2 :]
+    first = at[axis : axis + 1]
+    last = at[axis + 1 : axis + 2]
+    rest = at[axis + 2 :]
     if first != (i,) or last != (j,) or any(depends(e, {i, j}) for e in rest):
         return None
     return (

@@ -38,10 +38,8 @@ def legalize_types(plan: Plan) -> Plan:
     if all(map(_is_legal, chain((t.element for t in tensors), values))):
         return plan
     split = _Legalizing()
-    arguments, results = (
-        tuple(map(split.tensor, plan.arguments)),
-        tuple(map(split.tensor, plan.results)),
-    )
+    arguments = tuple(map(split.tensor, plan.arguments))
+    results = tuple(map(split.tensor, plan.results))
     constants = {split.tensor(t): _legal_array(a) for t, a in plan.constants.items()}
     pairs = zip(
         plan.kernels, (tuple(map(split.tensor, k.parameters)) for k in plan.kernels), strict=True

@@ -244,18 +244,20 @@ def _grows(sum: Affine) -> bool:
 def _later(a: Expr, b: Expr) -> Expr:
     """The maximum of two numbers, simplified if their difference has a known sign."""
     difference = affine(a) - affine(b)
-    return (
-        a
-        if _never_negative(difference)
-        else b
-        if _never_negative(difference * -1)
-        else maximum(a, b)
-    )
+    if _never_negative(difference):
+        return a
+    if _never_negative(difference * -1):
+        return b
+    return maximum(a, b)
 
 
 def _earlier(a: Expr, b: Expr) -> Expr:
     later = _later(a, b)
-    return a if later is b else b if later is a else minimum(a, b)
+    if later is b:
+        return a
+    if later is a:
+        return b
+    return minimum(a, b)
 
 
 def _empty(start: Expr, end: Expr) -> bool:
@@ -271,7 +273,8 @@ def _ranges(block: ir.Block) -> dict[object, tuple[int, int] | None]:
     ranges: dict[object, tuple[int, int] | None] = {}
     for s in ir.statements(block):
         if isinstance(s, ir.For):
-            k, here = key(s.index), _range(s)
+            k = key(s.index)
+            here = _range(s)
             before = ranges.get(k, here)
             ranges[k] = (
                 None

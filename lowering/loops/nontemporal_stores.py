@@ -148,7 +148,8 @@ def can_peel_to_align(s: Store, lane: For) -> bool:
 
 def writes_lines(s: For, store: Store) -> bool:
     """Test whether a loop writes whole cache lines only."""
-    length, line = s.length, processor().line_bytes // store.tensor.element.bytes
+    length = s.length
+    line = processor().line_bytes // store.tensor.element.bytes
     return (
         not length.terms
         and not length.constant % line

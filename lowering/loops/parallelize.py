@@ -57,7 +57,8 @@ def parallelize(kernel: Kernel) -> Kernel:
         isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop)
     ):
         return kernel
-    reduces, tuning = has_loops(loop.body), processor().tuning
+    reduces = has_loops(loop.body)
+    tuning = processor().tuning
     if reduces and not can_be_vector(loop):
         return kernel.with_body((replace(loop, kind="parallel"),))
     return kernel.with_body(

@@ -58,7 +58,8 @@ class _Checks:
     def block(self, block: ir.Block) -> ir.Block:
         """The block with the checks of each statement before it."""
         statements: list[ir.Statement] = []
-        outer, self.inside = self.inside, {*self.inside}
+        outer = self.inside
+        self.inside = {*self.inside}
         for s in block:
             seen: set[int] = set()
             if not isinstance(s, (ir.Alloc, ir.Prefetch)):
@@ -70,7 +71,8 @@ class _Checks:
                 for e in (s.start, s.end)
                 for n in walk(e)
             ):
-                index, extent = self.names.of(s.index), size_text(s.index.extent, self.names)
+                index = self.names.of(s.index)
+                extent = size_text(s.index.extent, self.names)
                 inside = (s.start >= 0) & (s.end <= as_index(s.index.extent))
                 message = f"the loop over {index} begins below 0, or ends beyond {extent}"
                 self.require((s.start >= s.end) | inside, message, statements)
@@ -114,7 +116,8 @@ class _Checks:
         """Append the check that a stored number lies in the interval of its array, before it is
         narrowed to that.
         """
-        proven, value = self.ranges.get(s.tensor), s.value
+        proven = self.ranges.get(s.tensor)
+        value = s.value
         if proven is not None and not whole(s.tensor.element).within(proven):
             if isinstance(value, Cast) and value.operand.type.is_integer:
                 value = value.operand

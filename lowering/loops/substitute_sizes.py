@@ -31,7 +31,11 @@ def substitute_sizes(kernel: ir.Kernel, size: Callable[[Dim], Dim]) -> ir.Kernel
             case Apply(
                 "select", (Apply("lt", (Index() as i, Extent(n)), _), again, Const(0)), _
             ) if again is i:
-                return ZERO if same_size(n := size(n), 1) else i if same_size(n, i.extent) else None
+                if same_size(n := size(n), 1):
+                    return ZERO
+                if same_size(n, i.extent):
+                    return i
+                return None
         return None
 
     shapes = {t: tuple(map(size, t.shape)) for t in (*kernel.parameters, *allocated(kernel.body))}

@@ -191,12 +191,14 @@ def widen(s: ir.For, width: int) -> ir.Block:
         if not count % width:
             return (vectors,)
         if not (whole and overlaps(s)):
-            rest, least = ir.replace(s, start=middle, stop=end), _one_vector(s)
+            rest = ir.replace(s, start=middle, stop=end)
+            least = _one_vector(s)
             return vectors, *(widen(rest, least) if least < width else (rest,))
         return vectors, ir.replace(
             s, start=start + (count - width), stop=end, kind="vector", width=width
         )
-    ends, parts = (affine(start), affine(end)), period(reads(s.body), s.index)
+    ends = (affine(start), affine(end))
+    parts = period(reads(s.body), s.index)
     whole = not any(e.divisor % parts for e in ends)
     if not (whole and overlaps(s)):
         return _by_halves(s, width, parts)
@@ -208,12 +210,14 @@ def _by_halves(s: ir.For, width: int, parts: int) -> ir.Block:
     width, repeatedly.
     """
     loops: list[ir.Statement] = []
-    start, count = s.start, maximum(s.end - s.start, 0)
+    start = s.start
+    count = maximum(s.end - s.start, 0)
     least = MIN_LANES if parts == 1 and ir.has_loops(s.body) else width
     while width >= least:
         middle = s.start + count // width * width
         loops.append(ir.replace(s, start=start, stop=middle, kind="vector", width=width))
-        start, width = middle, width // 2
+        start = middle
+        width = width // 2
     return *loops, ir.replace(s, start=start, stop=s.end)
 
 
@@ -251,7 +255,8 @@ def _backwards(s: ir.Statement) -> ir.Statement:
         or length.constant < 2 * s.width
     ):
         return s
-    block, lane = Index("b", length.constant // s.width), Index("l", s.width)
+    block = Index("b", length.constant // s.width)
+    lane = Index("l", s.width)
     place: dict[Expr, Expr] = {
         s.index: s.start + (length.constant - s.width) - block * s.width + lane
     }

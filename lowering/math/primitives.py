@@ -162,7 +162,8 @@ def outside(x: Expr, least: int, limit: int) -> Expr:
     """Test whether x is outside [2^least, 2^limit), by one comparison of its bits."""
     t = x.type
     start = -1 << (t.bits - 1)  # of the integers, where the numbers inside are moved to
-    first, count = bits_of_power(least, t), bits_of_power(limit, t) - bits_of_power(least, t)
+    first = bits_of_power(least, t)
+    count = bits_of_power(limit, t) - bits_of_power(least, t)
     return bits(x) + (start - first + (1 << t.bits if first else 0)) >= start + count
 
 

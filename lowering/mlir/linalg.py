@@ -282,7 +282,8 @@ class _Writer:
     def when(self, condition: str, then: ex.Expr, otherwise: ex.Expr) -> str:
         """A guarded value: only the side that is taken is computed."""
         self.count += 1
-        name, type = f"%{self.count}", mlir_type(then.type)
+        name = f"%{self.count}"
+        type = mlir_type(then.type)
         with self.block(f"{name} = scf.if {condition} -> ({type}) {{", "} else {"):
             self.line(f"scf.yield {self.scalar(then)} : {type}")
         self.lines.pop()
@@ -298,9 +299,12 @@ class _Writer:
             )  # type: ignore[misc]
         if not left:
             return self.apply(reduce.function, [so_far, self.scalar(reduce.body)], reduce.type)
-        low, high, step = self.size(0), self.size(left[0].extent), self.size(1)
+        low = self.size(0)
+        high = self.size(left[0].extent)
+        step = self.size(1)
         self.count += 1
-        name, type = f"%{self.count}", mlir_type(reduce.type)
+        name = f"%{self.count}"
+        type = mlir_type(reduce.type)
         carried, at = f"%c{self.count}", f"%i{self.count}"
         head = (
             f"{name} = scf.for {at} = {low} to {high} step {step} iter_args({carried} = "

@@ -48,11 +48,9 @@ def mlir_type(element: ElementType) -> str:
         raise Unsupported("linalg has no complex numbers")
     if element is BF16:
         raise Unsupported("bf16 is not lowered to linalg")
-    return (
-        "i1"
-        if element.kind == "bool"
-        else f"{'f' if element.kind == 'float' else 'i'}{element.bits}"
-    )
+    if element.kind == "bool":
+        return "i1"
+    return f"{'f' if element.kind == 'float' else 'i'}{element.bits}"
 
 
 def literal(value: object, element: ElementType) -> str:
@@ -133,13 +131,12 @@ def converted(value: str, source: ElementType, to: ElementType, emit: Emit) -> s
         return emit(f"arith.{'si' if source.kind == 'int' else 'ui'}tofp {value} : {a} to {b}")
     if source.bits == to.bits and source.kind != "bool":
         return value
-    name = (
-        "trunci"
-        if source.bits > to.bits and source.kind != "bool"
-        else "extsi"
-        if source.kind == "int"
-        else "extui"
-    )
+    if source.bits > to.bits and source.kind != "bool":
+        name = "trunci"
+    elif source.kind == "int":
+        name = "extsi"
+    else:
+        name = "extui"
     return emit(f"arith.{name} {value} : {a} to {b}")
 
 

@@ -52,7 +52,8 @@ def in_blocks(
     """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those
     of the loop inside.
     """
-    extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, ir.For)]
+    extent = reduction.index.extent
+    inner = [s for s in reduction.body if isinstance(s, ir.For)]
     if isinstance(extent, int) or not inner:
         return by_blocks(reduction)
     once = ir.substitute_block(reduction.body, {reduction.index: ZERO})
@@ -78,7 +79,8 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
     """
     if not isinstance(s, ir.For) or not s.is_whole:
         return None
-    inner, own = ir.statements(s.body), allocated(s.body)
+    inner = ir.statements(s.body)
+    own = allocated(s.body)
     if any(
         (isinstance(i, ir.For) and not i.is_whole) or (isinstance(i, ir.If) and not ir.is_rare(i))
         for i in inner
@@ -124,7 +126,8 @@ def has_order(functions: dict[Tensor, str]) -> bool:
 
 def blocked(reduction: ir.For, functions: dict[Tensor, str]) -> ir.For:
     """The loop over a reduction's blocks."""
-    each, extent = length(reduction), reduction.index.extent
+    each = length(reduction)
+    extent = reduction.index.extent
     block = Index("b", (extent + (each - 1)) // each)
     parts = {t: ir.accumulator("part", t.element) for t in functions}
     start, end = block_bounds(extent, each, block)

@@ -49,7 +49,8 @@ def _with_rows(block: ir.Block) -> ir.Block:
         for m in range(n + 1, len(block)):
             if (found := _alike(first, block[m], block[n : m + 1])) is not None:
                 assert isinstance(first, ir.For)
-                cached, longest = _with_row(block, n, m, *found), _longest(found[1])
+                cached = _with_row(block, n, m, *found)
+                longest = _longest(found[1])
                 if isinstance(first.index.extent, int):
                     return cached
                 return (
@@ -85,7 +86,8 @@ def _alike(
     written = {s.tensor for s in stores(between)} - allocated(head)
     if any(r.tensor in written for r in reads(head)):
         return None
-    first, second = _used(head, a.body[count:]), _used(b.body[:count], b.body[count:])
+    first = _used(head, a.body[count:])
+    second = _used(b.body[:count], b.body[count:])
     if {*first, *second} & {s.tensor for s in (*stores(a.body[count:]), *stores(b.body[count:]))}:
         return None
     if (

@@ -192,11 +192,9 @@ class _Columns:
         """A long reduction, one block of rows after the other."""
         long = blocked(reduction, accumulators)
         *_, within = (n for n, s in enumerate(long.body) if isinstance(s, ir.For))
-        clear, reduction_of_block, add = (
-            long.body[:within],
-            long.body[within],
-            long.body[within + 1 :],
-        )
+        clear = long.body[:within]
+        reduction_of_block = long.body[within]
+        add = long.body[within + 1 :]
         parts = {s.tensor for s in clear if isinstance(s, ir.Alloc)}
         self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
         assert isinstance(reduction_of_block, ir.For)
@@ -217,7 +215,8 @@ class _Columns:
             if length.terms
             else as_index(length.constant)
         )
-        block, row = Index("r", reduction.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
+        block = Index("r", reduction.index.extent // ROWS_AT_ONCE)
+        row = Index("u", ROWS_AT_ONCE)
         at = reduction.start + block * ROWS_AT_ONCE + row
         group = ir.For(row, ir.substitute_block(reduction.body, {reduction.index: at}))
         if (narrow := narrow_sum(group.body[-1]) if len(group.body) == 1 else None) is None:

@@ -55,7 +55,8 @@ def _joined(first: ir.Kernel, second: ir.Kernel, home: Mapping[Tensor, Tensor]) 
     alike = all(same_size(a.extent, b.extent) for a, b in zip(outer, inner, strict=True))
     if not alike or (isinstance(rows, int) and rows < processor().tuning.fused_rows):
         return None
-    written, parameters = set(first.outputs), {*first.parameters, *second.parameters}
+    written = set(first.outputs)
+    parameters = {*first.parameters, *second.parameters}
     homes = {home.get(t, t) for t in parameters}
     meet = written & set(second.parameters)
     if not meet or len(homes) < len(parameters) or set(second.outputs) & set(first.parameters):
@@ -87,7 +88,8 @@ def _in_rows(block: ir.Block, indices: list[Index], written: set[Tensor]) -> boo
     for tensor, at in every_access(block):
         shape = squeezed(tensor.shape, tensor)
         if len(shape) > 1 or tensor in written:
-            mine, row = squeezed(at, tensor)[: len(indices)], product(shape[len(indices) :])
+            mine = squeezed(at, tensor)[: len(indices)]
+            row = product(shape[len(indices) :])
             if len(mine) < len(indices) or any(
                 a is not i for a, i in zip(mine, indices, strict=True)
             ):

@@ -40,7 +40,8 @@ def by_lanes(s: ir.Statement, most: int | None = None) -> ir.Block | None:
     if not isinstance(s, ir.For) or s.kind == "vector" or (found := along_memory(s)) is None:
         return (s,) if isinstance(s, ir.For) and s.kind == "vector" else None
     store, function, value = found
-    acc, extent = store.tensor, s.index.extent
+    acc = store.tensor
+    extent = s.index.extent
     widths = _widths(acc.element, function)
     widths = widths if most is None else (min(widths[-1], most),)
     if not (widths := [w for w in widths if not isinstance(extent, int) or w <= extent]):
@@ -50,19 +51,19 @@ def by_lanes(s: ir.Statement, most: int | None = None) -> ir.Block | None:
     start = ir.Store(sums, (lane,), ir.identity(function, acc.element))
     statements: list[ir.Statement] = [ir.Alloc(sums), ir.vector_loop(lane, start)]
     names = tuple(n for n in s.body if n is not store)
-    left, before = s.start, widths[0]
+    left = s.start
+    before = widths[0]
     for width in widths:
         statements += _halves(function, sums, before, width)
-        lane, block, whole = (
-            Index("l", width),
-            Index("b", extent),
-            maximum(s.end - left, 0) // width,
-        )
+        lane = Index("l", width)
+        block = Index("b", extent)
+        whole = maximum(s.end - left, 0) // width
         step = (*names, ir.Store(sums, (lane,), apply(function, sums[lane], value)))
         step = ir.substitute_block(step, {s.index: left + block * width + lane})
         if not (isinstance(whole, Const) and not whole.value):
             statements.append(ir.For(block, (ir.vector_loop(lane, *step),), stop=whole))
-        left, before = left + whole * width, width
+        left = left + whole * width
+        before = width
     statements += _halves(function, sums, before, 1)
     statements.append(ir.Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
     if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):

@@ -39,8 +39,12 @@ def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
     points = product(tuple(i.extent for i in indices))
     if not reductions or not isinstance(points, int) or points > FEW:
         return None
-    each, count, extent = length(first := reductions[0]), terms(first), first.index.extent
-    number, long, several = (extent + (each - 1)) // each, None, None
+    each = length(first := reductions[0])
+    count = terms(first)
+    extent = first.index.extent
+    number = (extent + (each - 1)) // each
+    long = None
+    several = None
     if kernel.sum_order == "terms" or (isinstance(count, int) and count < MIN_TERMS):
         return None
     if isinstance(number, int) and number < 2:

@@ -67,7 +67,8 @@ def widen_in_steps(s: ir.Statement) -> ir.Block | None:
         ) is not None:
             acc, value, between, most = found
             sums = VECTORS * processor().vector_bytes
-            width, wide = sums // between.bytes, sums // acc.element.bytes
+            width = sums // between.bytes
+            wide = sums // acc.element.bytes
             whole = maximum(s.end - s.start, 0) // width
             strides = {
                 stride(r.tensor, r.indices, s.index) for r in reads((ir.Store(acc, (), value),))
@@ -83,12 +84,13 @@ def widen_in_steps(s: ir.Statement) -> ir.Block | None:
             return (s,)
         case _:
             return None
-    part, sums = (
-        Tensor("part", (width,), between, "register"),
-        Tensor("sums", (wide,), acc.element, "register"),
-    )
-    turns, turn = Index("c", -(-extent // (width * most))), Index("b", extent // width)
-    lane, piece, column = Index("l", width), Index("q", width // wide), Index("l", wide)
+    part = Tensor("part", (width,), between, "register")
+    sums = Tensor("sums", (wide,), acc.element, "register")
+    turns = Index("c", -(-extent // (width * most)))
+    turn = Index("b", extent // width)
+    lane = Index("l", width)
+    piece = Index("q", width // wide)
+    column = Index("l", wide)
     (moved,) = ir.substitute_block(
         (ir.Store(acc, (), value),), {s.index: s.start + turn * width + lane}
     )
@@ -97,7 +99,9 @@ def widen_in_steps(s: ir.Statement) -> ir.Block | None:
     widens = ir.Store(
         sums, (column,), sums[column] + cast(part[piece * wide + column], acc.element)
     )
-    first, every, left = turns * most, Index("q", wide), s.start + whole * width
+    first = turns * most
+    every = Index("q", wide)
+    left = s.start + whole * width
     exact = isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value
     clear = ir.vector_loop(lane, ir.Store(part, (lane,), constant(0, between)))
     several = ir.For(

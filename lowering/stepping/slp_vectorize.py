@@ -111,7 +111,9 @@ def _kinds(kernel: Kernel) -> dict[Tensor, int]:
 @step_pass
 def slp_vectorize(step: StepPlan) -> StepPlan:
     """The tick with its scalars in rows, two at a time where it is nothing else."""
-    plan, groups, constants = step.plan, step.groups, dict(step.plan.constants)
+    plan = step.plan
+    groups = step.groups
+    constants = dict(step.plan.constants)
     once: list[Kernel] = []
     twice: Kernel | None = None
     for kernel in plan.kernels:
@@ -141,7 +143,9 @@ class _Unlike(Exception):
 
 class _Rolling:
     def __init__(self, kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> None:
-        self.kernel, self.array, self.groups = kernel, array, groups
+        self.kernel = kernel
+        self.array = array
+        self.groups = groups
         self.lanes = groups[0].lanes
         self.lane = Index("l", self.lanes)
         self.values: dict[Var, Expr] = {}
@@ -171,7 +175,8 @@ class _Rolling:
         and stored last.
         """
         following = replace(self.array, name=f"{self.array.name}.next", space="stack")
-        forth, again = self.step(self.array, following), self.step(following, self.array)
+        forth = self.step(self.array, following)
+        again = self.step(following, self.array)
         back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
         lets = tuple(s for s in self.remaining if isinstance(s, Let))
         stores = tuple(s for s in self.remaining if isinstance(s, Store))

@@ -99,9 +99,11 @@ def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
 
 def _trimmed(builder: Builder, state: State, driver: Value) -> Value:
     """The driver, sliced at the origin to the state's field shape if it is larger."""
-    type, driven = state.value.known_type, driver.known_type
+    type = state.value.known_type
+    driven = driver.known_type
     assert isinstance(type, FieldType) and isinstance(driven, FieldType)
     if type.shape == driven.shape:
         return driver
-    begin, end = (0,) * type.rank, tuple(n for n in type.shape if isinstance(n, int))
+    begin = (0,) * type.rank
+    end = tuple(n for n in type.shape if isinstance(n, int))
     return builder.add(Subfield(driver, begin, end), driver.span, [f"{state.name}.trimmed"])[0]

@@ -131,13 +131,11 @@ class _Skewing:
         rows: int,
         ticks: int,
     ) -> None:
-        self.loop, self.states, self.height, self.reach, self.ticks = (
-            loop,
-            states,
-            height,
-            reach,
-            ticks,
-        )
+        self.loop = loop
+        self.states = states
+        self.height = height
+        self.reach = reach
+        self.ticks = ticks
         self.rows = rows
         self.over = 2 * reach * (ticks - 1)  # rows recomputed per block
         count = 1

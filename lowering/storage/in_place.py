@@ -25,7 +25,10 @@ def in_place(plan: Plan, context: Context) -> Plan:
     """The plan with the results of `context.overwritten` stored in the arguments that it maps them
     to, where legal.
     """
-    kernels, results, arguments, views = plan.kernels, plan.results, plan.arguments, plan.views
+    kernels = plan.kernels
+    results = plan.results
+    arguments = plan.arguments
+    views = plan.views
     uses = [_Uses(kernel) for kernel in kernels]
     writers = Counter(t for u in uses for t in u.results)
     writer = {t: n for n, u in enumerate(uses) for t in u.results}
@@ -34,7 +37,8 @@ def in_place(plan: Plan, context: Context) -> Plan:
     for t in views:
         root = viewed(t, views)
         seen[root] = max(last.get(t, -1), seen.get(root, -1))
-    times, taken = Counter(results), set[Tensor]()
+    times = Counter(results)
+    taken = set[Tensor]()
     names: dict[Tensor, Tensor] = {}
     found, given = list(results), set(arguments)
     for n, k in context.overwritten.items():
@@ -66,7 +70,8 @@ def overwriting(kernels: Sequence[Kernel], own: Collection[Tensor]) -> list[Kern
     last = {t: n for n, kernel in enumerate(kernels) for t in kernel.inputs if t in own}
     names: dict[Tensor, Tensor] = {}
     for n, kernel in enumerate(kernels):
-        uses, free = _Uses(kernel), [t for t in kernel.inputs if last.get(t) == n]
+        uses = _Uses(kernel)
+        free = [t for t in kernel.inputs if last.get(t) == n]
         for y in kernel.outputs:
             for x in free:
                 if (x.shape, x.element) == (y.shape, y.element) and y in last and uses.allow(y, x):

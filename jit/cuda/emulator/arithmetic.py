@@ -33,11 +33,12 @@ def _high(a: Array, b: Array) -> Array:
         wide = np.dtype(f"{kind.kind}{2 * kind.itemsize}")
         return (a.astype(wide) * b.astype(wide) >> (8 * kind.itemsize)).astype(kind)
     mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    x, y = (
-        a.view(np.uint64) if a.flags.c_contiguous else a.astype(np.uint64),
-        np.asarray(b).astype(np.uint64),
-    )
-    xl, xh, yl, yh = x & mask, x >> shift, y & mask, y >> shift
+    x = a.view(np.uint64) if a.flags.c_contiguous else a.astype(np.uint64)
+    y = np.asarray(b).astype(np.uint64)
+    xl = x & mask
+    xh = x >> shift
+    yl = y & mask
+    yh = y >> shift
     low, one, two = xl * yl, xh * yl, xl * yh
     middle = (low >> shift) + (one & mask) + (two & mask)
     high = xh * yh + (one >> shift) + (two >> shift) + (middle >> shift)
@@ -158,7 +159,8 @@ def _chosen(kind: np.dtype, test: np.dtype, holds: Compute = lambda c: c) -> Ope
 
 
 def _saturated(a: Array, kind: np.dtype) -> Array:
-    mine, wanted = np.iinfo(a.dtype), np.iinfo(kind)
+    mine = np.iinfo(a.dtype)
+    wanted = np.iinfo(kind)
     return np.clip(a, max(mine.min, wanted.min), min(mine.max, wanted.max)).astype(kind)
 
 
@@ -186,7 +188,8 @@ def _byte_dot_product(i: Instruction) -> Operation:
     """dp4a, and dp2a with halves of the first factor and the low or high bytes of the second."""
     widths = ("8", "8") if i.name == "dp4a" else ("16", "8")
     kinds = [np.dtype(TYPES[m[0] + bits]) for m, bits in zip(i.modifiers[-2:], widths, strict=True)]
-    some = slice(2, 4) if "hi" in i.modifiers else slice(0, 4 if i.name == "dp4a" else 2)
+    low = slice(0, 4) if i.name == "dp4a" else slice(0, 2)
+    some = slice(2, 4) if "hi" in i.modifiers else low
     word = np.dtype(np.int32 if "s32" in i.modifiers else np.uint32)
 
     def parts(x: Array, kind: np.dtype) -> Array:

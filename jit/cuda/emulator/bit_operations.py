@@ -71,7 +71,8 @@ def extract(i: Instruction) -> Operation:
 
     def compute(a: Array, start: Array, length: Array) -> Array:
         bits = 8 * kind.itemsize
-        first, count = start & np.uint32(255), np.minimum(length & np.uint32(255), np.uint32(bits))
+        first = start & np.uint32(255)
+        count = np.minimum(length & np.uint32(255), np.uint32(bits))
         shifted = a.astype(wide) >> np.minimum(first, np.uint32(63)).astype(wide)
         up = (np.uint32(64) - count).astype(wide)
         found = shifted << np.minimum(up, wide.type(63)) >> np.minimum(up, wide.type(63))

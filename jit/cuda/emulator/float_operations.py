@@ -91,7 +91,8 @@ def toward(value: Array, exact_side: Array, rounding: str) -> Array:
         "rm": np.zeros(value.shape, bool),
         "rp": exact_side > 0,
     }[rounding]
-    least, most = value.dtype.type(-np.inf), value.dtype.type(np.inf)
+    least = value.dtype.type(-np.inf)
+    most = value.dtype.type(np.inf)
     return np.where(
         down, np.nextafter(value, least), np.where(up, np.nextafter(value, most), value)
     )
@@ -121,7 +122,9 @@ def to_integer(x: Array, kind: np.dtype, rounding: str) -> Array:
     """
     whole = WHOLE[rounding](x.astype(np.float64) if x.dtype == np.float16 else x)
     limits = np.iinfo(kind)
-    above, below, nan = whole >= float(limits.max) + 1, whole < float(limits.min), np.isnan(whole)
+    above = whole >= float(limits.max) + 1
+    below = whole < float(limits.min)
+    nan = np.isnan(whole)
     inside = np.where(above | below | nan, 0, whole).astype(kind)
     undefined = kind.type(0)
     if x.dtype == np.float64 or kind.itemsize == 8:

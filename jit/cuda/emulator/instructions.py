@@ -79,7 +79,8 @@ class Instructions:
         bound = operation(i)
         if "|" in i.operands[0]:
             raise Unsupported(f"the instruction {i}")
-        to, function = self.registers.target(i.operands[0], bound.result), bound.compute
+        to = self.registers.target(i.operands[0], bound.result)
+        function = bound.compute
         given = [
             self.registers.source(o, kind)
             for o, kind in zip(i.operands[1:], bound.operands, strict=True)
@@ -115,10 +116,8 @@ class Instructions:
     def convert_address(self, i: Instruction) -> Step:
         """Between addresses of one space and those of all."""
         space, wide = np.uint64(_space(i) << SPACE), np.dtype(np.uint64)
-        to, of = (
-            self.registers.target(i.operands[0], wide),
-            self.registers.source(i.operands[1], wide),
-        )
+        to = self.registers.target(i.operands[0], wide)
+        of = self.registers.source(i.operands[1], wide)
         return self.several([to], lambda a: [a - space if "to" in i.modifiers else a + space], of)
 
     # memory
@@ -238,7 +237,8 @@ class Instructions:
             (places, _), at, size = to(active), of(active), sizes[active]
             if np.any(size > width):
                 raise Fault(f"a copy of {width} bytes that is of more bytes than that")
-            values, some = np.zeros((len(at), width), np.uint8), size > 0
+            values = np.zeros((len(at), width), np.uint8)
+            some = size > 0
             self._touch("load", self.memory, lanes[active][some], at[some], width)
             whole = size == width
             values[whole] = (
@@ -294,7 +294,8 @@ class Instructions:
 
     def shuffle(self, i: Instruction) -> Step:
         name, _, truth = i.operands[0].partition("|")
-        to, of = self.registers.target(name, WORD), self.registers.source(i.operands[1], WORD)
+        to = self.registers.target(name, WORD)
+        of = self.registers.source(i.operands[1], WORD)
         ok = self.registers.target(truth or "_", TRUTH)
         by, clamp = (self.registers.source(o, np.dtype(np.int32)) for o in i.operands[2:4])
 
@@ -312,7 +313,8 @@ class Instructions:
             (i.modifiers[1], i.operands[1], i.type) if i.name == "vote" else ("ballot", "1", "b32")
         )
         of = self.registers.source(truth.lstrip("!"), TRUTH)
-        to, negated = self.registers.target(i.operands[0], dtype(type)), truth.startswith("!")
+        to = self.registers.target(i.operands[0], dtype(type))
+        negated = truth.startswith("!")
         function = lambda lanes, of: [warp_operations.vote(mode, lanes, of ^ negated)]  # noqa: E731
         return self.several([to], function, self.registers.lanes, of)
 

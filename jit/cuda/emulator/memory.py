@@ -75,7 +75,8 @@ class Memory:
     def store(self, addresses: Array, lanes: Array, values: Array, how: Sequence[str] = ()) -> None:
         for some in self._by_space(addresses):
             array, places, history = self._find(addresses[some], values.dtype, "write")
-            bits, wanted = array.view(f"u{array.itemsize}"), values[some].view(f"u{array.itemsize}")
+            bits = array.view(f"u{array.itemsize}")
+            wanted = values[some].view(f"u{array.itemsize}")
             same = bits[places] == wanted
             bits[places] = wanted
             one = bool(np.all(bits[places] == wanted))  # value for each place

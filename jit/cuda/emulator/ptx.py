@@ -29,7 +29,10 @@ class Instruction:
         return self.name in ENDS and "warp" not in self.modifiers
 
     def __str__(self) -> str:
-        guard = f"@{'!' if self.guard[1] else ''}{self.guard[0]} " if self.guard else ""
+        guard = ""
+        if self.guard:
+            register, negated = self.guard
+            guard = f"@!{register} " if negated else f"@{register} "
         return f"{guard}{'.'.join((self.name, *self.modifiers))} {', '.join(self.operands)}"
 
 
@@ -128,7 +131,8 @@ def _fill(entry: Entry, body: str, line: int) -> None:
     _variables(body, "shared", entry.shared)
     _variables(body, "local", entry.local)
     for piece in body.split(";"):
-        statement, last = " ".join(piece.split()).lstrip(_GROUP), line + piece.rstrip().count("\n")
+        statement = " ".join(piece.split()).lstrip(_GROUP)
+        last = line + piece.rstrip().count("\n")
         line += piece.count("\n")
         while label := _LABEL.match(statement):
             entry.blocks += [[]] if entry.blocks[-1] else []
@@ -146,7 +150,8 @@ def _fill(entry: Entry, body: str, line: int) -> None:
 def _instruction(statement: str, line: int) -> Instruction:
     guard = None
     if match := _GUARD.match(statement):
-        guard, statement = (match[2], match[1] == "!"), match[3]
+        guard = (match[2], match[1] == "!")
+        statement = match[3]
     opcode, _, rest = statement.partition(" ")
     name, *modifiers = opcode.split(".")
     operands = tuple(o.strip() for o in _OPERAND.findall(rest))

@@ -16,11 +16,11 @@ from .ptx_types import Array
 
 # A mark is the time of an access, above the number of its block, whether it is atomic, and its
 # thread within the block
-BLOCK, ATOMIC, TICK = (1 << 11) - 1, 1 << 11, 1 << 34  # BLOCK stands for several threads of a block
-SEVERAL, UNDER_WAY = (
-    (1 << 62) - 1 - ATOMIC,
-    1 << 62,
-)  # readers of several blocks; UNDER_WAY is added by cp.async
+BLOCK = (1 << 11) - 1  # in place of a thread: several threads of the block
+ATOMIC = 1 << 11
+TICK = 1 << 34
+SEVERAL = (1 << 62) - 1 - ATOMIC  # readers of several blocks
+UNDER_WAY = 1 << 62  # added by cp.async until its copy is complete
 _ATOMIC = {"volatile", "relaxed", "acquire", "release"}  # modifiers of loads and stores
 Known = Counter[int]  # by thread or block, the time before which its accesses are ordered
 

@@ -30,7 +30,8 @@ class Registers:
         self.lanes = np.arange(self.count, dtype=np.int64)
         self.arguments = arguments  # and the addresses of tables
         self.held: dict[str, Array] = {}
-        thread, block = self.lanes % threads, self.lanes // threads
+        thread = self.lanes % threads
+        block = self.lanes // threads
         special = {
             "%tid.x": thread,
             "%ctaid.x": block,
@@ -91,11 +92,9 @@ class Registers:
         if match := re.fullmatch(r"0([fFdD])([0-9A-Fa-f]+)", text):
             single = match[1] in "fF"
             bits = np.array(int(match[2], 16), np.uint32 if single else np.uint64)
-            return (
-                bits.view(np.float32 if single else np.float64).astype(kind)
-                if kind.kind == "f"
-                else bits.view(kind)
-            )
+            if kind.kind != "f":
+                return bits.view(kind)
+            return bits.view(np.float32 if single else np.float64).astype(kind)
         if text in self.entry.shared or text in self.entry.local:
             value = (self.entry.shared.get(text) or self.entry.local[text])[0]
         elif text in self.entry.tables:

@@ -90,12 +90,11 @@ class _Batch:
         waiting: Groups = []
         while running or waiting:
             if not running:
-                running, waiting = self.meet(waiting), []
+                running = self.meet(waiting)
+                waiting = []
             place = min(p for p, _ in running)
-            here, later = (
-                [a for p, a in running if p == place],
-                [g for g in running if g[0] != place],
-            )
+            here = [a for p, a in running if p == place]
+            later = [g for g in running if g[0] != place]
             active = here[0] if len(here) == 1 else self.merged(here)
             limit = min((p for p, _ in later), default=len(self.steps))
             while True:

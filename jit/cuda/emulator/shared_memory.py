@@ -58,7 +58,8 @@ class Shared(Inner):
         """
         last = np.zeros(len(self.groups), np.int64)
         last[lanes] = self.groups[lanes] - 1 - pending
-        copies, self.copies = self.copies, []
+        copies = self.copies
+        self.copies = []
         for groups, of, places in copies:
             done = groups <= last[of]
             self.history.arrive(places[done], of[done])

@@ -15,8 +15,10 @@ from .races import Fault
 def shuffle_source(mode: str, lanes: Array, by: Array, clamp: Array) -> tuple[Array, Array]:
     """The lane that each lane reads from, and whether that is within its segment of the warp."""
     lane = lanes % WARP
-    limit, mask = clamp.astype(np.int64) & 31, clamp.astype(np.int64) >> 8 & 31
-    most, least = lane & mask | limit & ~mask, lane & mask
+    limit = clamp.astype(np.int64) & 31
+    mask = clamp.astype(np.int64) >> 8 & 31
+    most = lane & mask | limit & ~mask
+    least = lane & mask
     by = by.astype(np.int64)
     wanted = {"idx": least | by & ~mask, "up": lane - by, "down": lane + by, "bfly": lane ^ by}[
         mode
