@@ -9,7 +9,8 @@ import re
 import pytest
 from spine import PAGE, ROOT, entered, entries, entry, statements_of, updated
 
-LARGEST_FILES, MOST_STATEMENTS = 60, 2650
+LARGEST_FILES = 60
+MOST_STATEMENTS = 2686  # 2650 while tuple assignments held 36 unrelated values
 HOW = (
     "python -m pytest tests/end_to_end/test_spine.py --cvm-bless lists it; say in a sentence "
     "or two what it is there for"
