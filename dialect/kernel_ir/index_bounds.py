@@ -36,6 +36,18 @@ def index_bounds(e: Expr) -> Bounds:
     return None, None
 
 
+def is_nonzero(e: Expr) -> bool:
+    """Test whether a divisor is not 0 by its form."""
+    match e:
+        case Const(value):
+            return value != 0
+        case Apply("select", (Apply("eq", (x, Const(0))), Const(value), y)):
+            return x is y and value != 0
+        case Apply("max", (_, Const(value))) | Apply("max", (Const(value), _)):
+            return value > 0
+    return False
+
+
 def inside(index: Expr, extent: Dim) -> Expr | bool:
     """0 <= index < extent, without the comparisons that hold for every value of the indices."""
     low, high = index_bounds(index)

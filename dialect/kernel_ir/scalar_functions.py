@@ -88,14 +88,29 @@ def _all_ones(e: ElementType) -> Any:
     return e.limits[1] if e.kind == "uint" else -1
 
 
+DIVISIONS = ("div", "rem", "floordiv", "floormod")
+
+
+def _by_one_for_zero(quotient: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The quotient or remainder of integers, where a divisor of 0 counts as 1."""
+    return lambda a, b: quotient(a, np.where(np.equal(b, 0), np.ones_like(b), b))
+
+
 def _truncated_div(a: Any, b: Any) -> Any:
-    """C's integer quotient; the divisor is not zero, and INT_MIN / -1 wraps."""
+    """C's integer quotient; INT_MIN / -1 wraps."""
     if np.asarray(a).dtype.kind == "u":
         return a // b
     quotient = np.floor_divide(a, b)
     return np.where(
         (np.remainder(a, b) != 0) & ((a < 0) != (b < 0)), quotient + 1, quotient
     ).astype(quotient.dtype)
+
+
+def _truncated_rem(a: Any, b: Any) -> Any:
+    return (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype)
+
+
+_integer_div, _integer_rem = map(_by_one_for_zero, (_truncated_div, _truncated_rem))
 
 
 def _pair(re: np.ndarray, im: np.ndarray) -> np.ndarray:
@@ -112,8 +127,8 @@ def _larger(a: Any, b: Any) -> Any:
     return np.where((a == 0) & (b == 0), a + b, np.maximum(a, b))
 
 
-# arithmetic; `div` of integers truncates toward zero and wants a divisor that is not zero (formulas
-# guard it)
+# arithmetic; `div` of integers truncates toward zero. A divisor of 0 counts as 1 for integers:
+# operators whose specification says otherwise guard their formulas
 _row("add", 2, NUMBERS, np.add, "+", identity=lambda e: 0)
 _row("sub", 2, NUMBERS, np.subtract, "-")
 _row("mul", 2, NUMBERS, np.multiply, "*", identity=lambda e: 1)
@@ -121,18 +136,14 @@ _row(
     "div",
     2,
     REALS,
-    lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind == "f" else _truncated_div(a, b),
+    lambda a, b: (np.divide if np.asarray(a).dtype.kind == "f" else _integer_div)(a, b),
     "/",
 )
 _row(
     "rem",
     2,
     REALS,
-    lambda a, b: (
-        np.fmod(a, b)
-        if np.asarray(a).dtype.kind == "f"
-        else (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype)
-    ),
+    lambda a, b: (np.fmod if np.asarray(a).dtype.kind == "f" else _integer_rem)(a, b),
     "%",
     doc="C's remainder: the sign of the dividend",
 )
@@ -140,17 +151,17 @@ _row(
     "floordiv",
     2,
     INTEGERS,
-    np.floor_divide,
+    _by_one_for_zero(np.floor_divide),
     "//",
-    doc="rounded toward minus infinity; the divisor is not zero",
+    doc="rounded toward minus infinity; a divisor of 0 counts as 1",
 )
 _row(
     "floormod",
     2,
     INTEGERS,
-    np.remainder,
+    _by_one_for_zero(np.remainder),
     "mod",
-    doc="the sign of the divisor; the divisor is not zero",
+    doc="the sign of the divisor; 0 for a divisor of 0, which counts as 1",
 )
 _row("neg", 1, NUMBERS, np.negative, "-")
 _row("abs", 1, REALS, np.abs, doc="INT_MIN stays; clears the sign of a float")

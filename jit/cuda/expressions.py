@@ -15,6 +15,8 @@ from ...dialect.kernel_ir.expressions import (
     Read,
     Tensor,
 )
+from ...dialect.kernel_ir.index_bounds import is_nonzero
+from ...dialect.kernel_ir.scalar_functions import DIVISIONS
 from ...dialect.kernel_ir.simplify_node import linear_index
 from ...dialect.types.tensor_types import F16, F64, I1, I64, ElementType
 from . import scalar_spelling as c
@@ -105,12 +107,15 @@ class Expressions(Addresses):
             exact = element.bits >= 32 and element.kind == "uint"
             return Val(self.spell(row, values), c.modular_type(element), row.level, exact)
         divisor = operands[-1]
+        divides = function in DIVISIONS and element.is_integer and not is_nonzero(divisor)
         known = isinstance(divisor, Const) and divisor.value not in (0, -1)
         if function in ("div", "rem") and element.kind == "int" and known:
             row = c.ROWS[function, "uint"]
         overloaded = row.level == c.ATOM and "(" in row.text
         if all(map(is_index, operands)):
             values = [self.address(o) for o in operands]
+            if divides:
+                values[1] = _nonzero(values[1])
             if overloaded:
                 values = widened(values)
                 return Val(self.spell(row, values), values[0].ctype, row.level)
@@ -120,6 +125,8 @@ class Expressions(Addresses):
                 type is I64 is element and values[-1].ctype == "int"
             ):  # of an index: C's choice of two is one, too
                 values[-1] = wide(values[-1])
+            if divides:
+                values[1] = _nonzero(values[1])
         for n, letter in enumerate("abc"[: len(values)]):
             if row.text.count("{" + letter + "}") > 1 and values[n].level < c.ATOM:
                 values[n] = self.named(values[n], c.value_type(operands[n].type))
@@ -218,3 +225,7 @@ class Expressions(Addresses):
         if not at:
             return name if not self.in_memory(tensor) or tensor.space == "shared" else f"{name}[0]"
         return f"{name}[{self.address(linear_index(at, shape)).text}]"
+
+
+def _nonzero(divisor: Val) -> Val:
+    return Val(f"nonzero({divisor.text})", divisor.ctype, c.ATOM)

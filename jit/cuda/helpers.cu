@@ -70,6 +70,10 @@ static __device__ __forceinline__ int mixed_products(int positive, int any) {
   return sum;
 }
 
+//> nonzero
+// a divisor of 0 counts as 1
+template <class T> static __device__ __forceinline__ T nonzero(T b) { return b == 0 ? (T)1 : b; }
+
 //> quotient
 // INT_MIN / -1 wraps
 template <class T> static __device__ __forceinline__ T quotient(T a, T b) {

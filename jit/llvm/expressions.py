@@ -18,6 +18,7 @@ from ...dialect.kernel_ir.expressions import (
     Read,
     Tensor,
 )
+from ...dialect.kernel_ir.index_bounds import is_nonzero
 from ...dialect.types.tensor_types import F16, F32, F64, I1, I32, I64, UI64, ElementType
 from ...lowering.loops.nontemporal_stores import PART
 from ...lowering.processor import processor
@@ -33,18 +34,6 @@ from .scalar_spelling import (
 )
 from .select_to_table import ENTRIES, look_up, table_of
 from .vector_accesses import VectorAccesses
-
-
-def is_nonzero(e: Expr) -> bool:
-    """Test whether a divisor is not 0 by its form."""
-    match e:
-        case Const(value):
-            return value != 0
-        case Apply("select", (Apply("eq", (x, Const(0))), Const(value), y)):
-            return x is y and value != 0
-        case Apply("max", (_, Const(value))) | Apply("max", (Const(value), _)):
-            return value > 0
-    return False
 
 
 def is_below(

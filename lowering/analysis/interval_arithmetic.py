@@ -58,7 +58,7 @@ def _divisors(b: Bounds) -> list[int]:
     """The divisors at which a quotient is extreme: both ends, and the members nearest to zero,
     without zero.
     """
-    return [v for v in {*b, -1, 1} if v and b[0] <= v <= b[1]]
+    return [v for v in {*b, -1, 1} if v and (b[0] <= v <= b[1] or (v == 1 and b[0] <= 0 <= b[1]))]
 
 
 def _corners(function: Callable[[int, int], int], a: Bounds, b: Iterable[int]) -> Bounds | None:

@@ -27,8 +27,6 @@ from ...dialect.kernel_ir.traverse import over, rebuild
 from ...dialect.support.diagnostics import NOWHERE, Span
 from ...dialect.types.cast_arrays import converted
 
-PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where the divisor is zero
-
 
 def propagate_constants(
     value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE
@@ -79,7 +77,7 @@ def _power(base: Expr, exponent: int) -> Expr:
 
 
 def _computed(e: Expr, function: str, operands: list[np.ndarray]) -> Expr:
-    if (function in PARTIAL and operands[-1] == 0) or function not in SCALARS:
+    if function not in SCALARS:
         return e
     with np.errstate(all="ignore"):
         return constant(np.asarray(SCALARS[function].numpy(*operands))[()], e.type)

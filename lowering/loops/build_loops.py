@@ -13,10 +13,10 @@ from itertools import count
 from ...dialect.kernel_ir import expressions as ex, loops as ir
 from ...dialect.kernel_ir.execution_plan import Plan, viewed
 from ...dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, View
+from ...dialect.kernel_ir.scalar_functions import DIVISIONS
 from ...dialect.kernel_ir.traverse import children, walk, with_children
 from ...dialect.types.tensor_types import F32, F64
 from ..formulas.build_formulas import reads
-from ..formulas.propagate_constants import PARTIAL
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
 from ..passes import declare
@@ -240,7 +240,7 @@ def is_speculatable(e: ex.Expr) -> bool:
     for node in walk(e):
         match node:
             case ex.Apply(function, _, type):
-                if function in PARTIAL and type.kind != "float":
+                if function in DIVISIONS and type.kind != "float":
                     return False
             case ex.Const() | ex.Index() | ex.Extent() | ex.Cast() | ex.Bitcast():
                 pass
