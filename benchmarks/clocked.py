@@ -67,7 +67,7 @@ graph @main {
 
 
 def recurrence(n: int) -> str:
-    """n states of one number, each pulled to its neighbour."""
+    """n states of one number, each pulled to its neighbor."""
     lines = [f'%s{k} = cog.field "s{k}" : !cog.field<[], f32>' for k in range(n)]
     for k in range(n):
         lines += [

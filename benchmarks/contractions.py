@@ -1,4 +1,4 @@
-"""Dense layers and convolutions of int8 values, requantised: ours on i32 tensors with exact sums,
+"""Dense layers and convolutions of int8 values, requantized: ours on i32 tensors with exact sums,
 peers' on u8 and i8.
 
 A peer that says `exact` gave the very integers; others may round halves to even numbers or let
@@ -98,7 +98,7 @@ def text(layer: Conv, w: np.ndarray, declared: str) -> str:
 
 
 def on_quantised_torch(case: Case, layer: Conv, x: np.ndarray, zero: int, w: np.ndarray) -> None:
-    """torch's quantised convolution, by oneDNN."""
+    """torch's quantized convolution, by oneDNN."""
     torch = installed("torch")
     if not torch:
         return
@@ -117,7 +117,7 @@ def on_quantised_torch(case: Case, layer: Conv, x: np.ndarray, zero: int, w: np.
 
 
 def dense(m: int, k: int, n: int) -> Case:
-    """Exact sums, not requantised: what MatMulInteger gives."""
+    """Exact sums, not requantized: what MatMulInteger gives."""
     random = np.random.default_rng(0)
     x = random.integers(-127, 128, (m, k)).astype(np.int32)
     w = random.integers(-127, 128, (n, k)).astype(np.int8)

@@ -27,7 +27,7 @@ HEIGHT, WIDTH = 480, 640
 
 
 def sharpened(images: Any) -> Any:
-    """The images in f32, each pixel beside its neighbours."""
+    """The images in f32, each pixel beside its neighbors."""
     x = images.astype(np.float32)
     inner = (
         5 * x[:, 1:-1, 1:-1] - x[:, :-2, 1:-1] - x[:, 2:, 1:-1] - x[:, 1:-1, :-2] - x[:, 1:-1, 2:]

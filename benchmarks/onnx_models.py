@@ -1,4 +1,4 @@
-"""Quantised models as ONNX graphs, for the peers that read them: the layers of examples/networks,
+"""Quantized models as ONNX graphs, for the peers that read them: the layers of examples/networks,
 and single operations.
 
 Tensors are u8, around 128 where elements may be negative, weights i8. One step of a tensor is worth
@@ -34,7 +34,7 @@ def networks() -> Any:
 
 
 class Graph:
-    """A graph being made, of float operations between quantised tensors, which peers fuse into
+    """A graph being made, of float operations between quantized tensors, which peers fuse into
     integer ones.
     """
 
@@ -45,7 +45,7 @@ class Graph:
         self.constants: list[Any] = []
         self.steps: dict[str, tuple[float, int]] = {
             "image": (1.0, zero)
-        }  # of each quantised tensor: scale and zero
+        }  # of each quantized tensor: scale and zero
 
     def constant(self, value: Any) -> str:
         name = f"c{len(self.constants)}"

@@ -19,7 +19,7 @@ FIGURES = {
     "functions": ("functions", "functions64"),
     "starting": ("calls", "compiling"),
 }
-# of light and dark pages; told apart by people with colour blindness, after Okabe and Ito
+# of light and dark pages; told apart by people with color blindness, after Okabe and Ito
 COLOURS = {
     "numpy": ("#0072b2", "#5ab4f0"),
     "numexpr": ("#56a0c9", "#9ad7f5"),
@@ -32,7 +32,7 @@ COLOURS = {
 }
 OTHER = ("#8a8a8a", "#a0a0a0")
 INK, FAINT = ("#24292f", "#d5dae0"), ("#e0e4ea", "#3a4048")  # each of light and dark pages
-MARKS = "os^DvPX*"  # a shape for each peer, beside its colour
+MARKS = "os^DvPX*"  # a shape for each peer, beside its color
 ROW, HEADING, MARGIN = 0.235, 0.42, 0.95  # inches
 
 

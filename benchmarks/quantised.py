@@ -1,4 +1,4 @@
-"""Quantised models beside the systems that define them: equal bytes, the same bytes on every
+"""Quantized models beside the systems that define them: equal bytes, the same bytes on every
 target, and the time of a call.
 
     python benchmarks/quantised.py [MODEL.tflite or folder ...] [--tosa 1000] [--inputs 100]

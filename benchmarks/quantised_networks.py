@@ -1,5 +1,5 @@
-"""ResNet-18 and MobileNetV2 of 224 by 224 pixels with random weights, quantised by onnxruntime's
-tool, for the times of quantised ONNX.
+"""ResNet-18 and MobileNetV2 of 224 by 224 pixels with random weights, quantized by onnxruntime's
+tool, for the times of quantized ONNX.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ WAYS = ("qdq_u8s8", "qoperator_u8s8_channels")
 
 
 def write(folder: Path) -> list[Path]:
-    """The files of all networks, each quantised in these ways."""
+    """The files of all networks, each quantized in these ways."""
     paths = []
     for name, make in NETWORKS.items():
         for way in WAYS:

@@ -1,5 +1,5 @@
 """Whole networks of int8 values, batch 1, on one thread and on two: examples/networks beside the
-same layers as quantised ONNX.
+same layers as quantized ONNX.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def prepared(module: Module, entry: str) -> tuple[Module, Function]:
 
 
 def find(module: Module, entry: str) -> Function:
-    """The function or graph of this name, `main` being also the only one of a program; TargetError
-    where there is none.
+    """Find a function or graph by name, `main` also naming the only one of a program; raise
+    TargetError if there is none.
     """
     if entry == "main" and len(module.functions) == 1:
         return next(iter(module.functions.values()))

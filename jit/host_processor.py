@@ -58,9 +58,7 @@ def host_processor() -> Processor:
 
 
 def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
-    """The sizes of this machine's data caches that the system tells, within what is plausible for
-    one core.
-    """
+    """The sizes of the host's data caches that the system reports, if plausible for one core."""
     found: dict[str, int] = {}
     for cache in sorted(folder.glob("index*")):
         try:
@@ -79,7 +77,7 @@ def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
 
 def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
     """The processor of a name, or as described; None leaves the choice to the target. A triple
-    tells the system.
+    implies the system.
     """
     if triple:
         return _of_triple(triple, resolve(cpu or PLAINEST.get(triple.partition("-")[0], triple)))

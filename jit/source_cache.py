@@ -75,7 +75,7 @@ def _program(module: Module, entry: str) -> tuple[Module, Function]:
 def _recall(
     data: bytes, source: Source, files: Files | None, program: Program, options: CompileOptions
 ) -> NativeFunction | None:
-    """The function of what is remembered, if the files beside the program are as they were."""
+    """Restore the function of a cache entry, if the files beside the program are unchanged."""
     found = json.loads(data)
     try:
         if any(files is None or files.digest(path) != digest for path, digest in found["files"]):

@@ -106,7 +106,7 @@ def register(target: Target) -> Target:
 
 
 def find_target(name: object) -> Target:
-    """The target of this name; TargetError where there is none."""
+    """Find a target by name; raise TargetError if there is none."""
     return (TARGETS.get(name) if isinstance(name, str) else None) or _offered(name)
 
 
@@ -127,7 +127,7 @@ def all_stages() -> tuple[str, ...]:
 
 
 def target_of_stage(stage: str) -> Target:
-    """The target that shows a stage; TargetError where there is none."""
+    """Find the target that prints a stage; raise TargetError if there is none."""
     if stage not in _stages():
         raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(all_stages())}")
     return _stages()[stage]

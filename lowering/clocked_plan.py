@@ -74,5 +74,5 @@ class StepPlan:
         )
 
     def with_several(self, kernel: Kernel, ticks: int) -> "StepPlan":
-        """The same tick with a kernel that advances several ticks at once."""
+        """The tick with a kernel that advances several ticks at once."""
         return replace(self, several=replace(self.plan, kernels=(kernel,)), ticks=ticks)

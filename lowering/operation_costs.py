@@ -1,4 +1,4 @@
-"""Count the operations and bytes of each operation of a function by itself, as its formula says,
+"""Count the operations and bytes of each operation of a function by itself, from its formula,
 before any pass.
 
 %y = cvm.dense %x, %w  =>  64 mul and 64 add; reads 192 bytes, writes 64

@@ -15,8 +15,8 @@ from ..dialect.kernel_ir.integer_interval import Interval
 @dataclass
 class Context:
     """The module and function that a program is from, and, while passes transform kernels, the
-    constants, the ranges and the views of the arrays that these access, in all shapes that passes
-    have given them.
+    constants, ranges and views of the arrays that these access, in all shapes that passes have
+    given them.
 
     `overwritten` maps the number of a result to that of the argument in whose storage the caller
     wants it. The processor compiled for is `processor()`, wherever a pass needs it.

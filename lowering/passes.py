@@ -1,4 +1,4 @@
-"""Passes as values, and what runs lists of them.
+"""Passes as values, and the runners of pipelines.
 
 A pass transforms a function, formulas, a plan or a kernel. Kernel passes that follow each other run
 kernel by kernel, depth first, as nested pass managers of MLIR do: the first kernels may be compiled

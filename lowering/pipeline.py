@@ -232,7 +232,7 @@ def context_of(module: Module, function: Function) -> Context:
 
 
 def step_context(module: Module, clockwork: StepAndObserve) -> Context:
-    """The same for the tick of a graph, whose state moves in place where it can."""
+    """The context for the tick of a graph, whose state moves in place where it can."""
     moving = [n for n, s in enumerate(clockwork.states) if s.driver is not None]
     return Context(module, clockwork.advance, overwritten=dict(enumerate(moving)))
 
@@ -302,7 +302,7 @@ def lower(
     optimize: int = 2,
     checks: bool = False,
 ) -> Plan:
-    """The function as a CPU runs it; with `checks` of accesses and intervals if asked to."""
+    """Lower a function for a CPU; `checks` adds assertions on accesses and intervals."""
     if not optimize:
         return unoptimized(module, function, checks)
     return schedule(nests(module, function), processor, checks=checks)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class DotProduct:
-    """A vector instruction that multiplies neighbouring terms of each 32-bit lane and adds the
+    """A vector instruction that multiplies neighboring terms of each 32-bit lane and adds the
     products.
     """
 
@@ -86,8 +86,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Thresholds of passes, measured on AVX2 and AVX-512 processors: what pays, never what is
-    computed.
+    """Thresholds of passes, measured on AVX2 and AVX-512 processors: they decide when a pass pays,
+    never a result.
     """
 
     tile_rows: int = 64  # elements of a transposed tile along the outer loop
@@ -237,9 +237,7 @@ class Processor:
 
     @property
     def int8_dot_product_is_signed(self) -> bool:
-        """Test whether it has such products of two signed bytes alone; others take it two of
-        them.
-        """
+        """Test whether its byte dot product is of two signed operands."""
         return self.has_int8_dot_product and all(d.function != "quadsum" for d in self.dot_products)
 
 
@@ -253,7 +251,7 @@ def processor() -> Processor:
 
 
 def requested() -> Processor | None:
-    """The description that the caller asked for, if any."""
+    """The processor description that the caller chose, if any."""
     return _current.get()
 
 

@@ -254,9 +254,7 @@ def build_labelled(
     form: Form,
     spans: dict[str, Span],
 ) -> dict[str, Any] | None:
-    """The attributes of `cog.field "name" init dense<...> : type`: what is written takes the place
-    of a dictionary.
-    """
+    """The attributes of `cog.field "name" init dense<...> : type`, which replaces a dictionary."""
     assert node.label is not None
     report = scope.report
     written: dict[str, Any] = {"label": read_string(node.label).value}

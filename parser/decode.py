@@ -24,8 +24,8 @@ CONFLICT = re.compile(
 
 
 def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
-    """The text, with replacement characters, and what is wrong; skips a byte order mark, splits at
-    lone returns.
+    """Decode the text, with replacement characters, and report errors; skip a byte order mark,
+    split at lone returns.
     """
     text = data if isinstance(data, str) else ""
     at = None

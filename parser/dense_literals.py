@@ -47,8 +47,8 @@ class Wrong(Exception):
 
 
 def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Data | Mistake:
-    """The data of a `dense<...>` token as an array of the shape and element type, or what is wrong
-    with it.
+    """Read the data of a `dense<...>` token as an array of the shape and element type, or return
+    the error.
     """
     opening = token.text.index("<") + 1
     body = token.text[opening:-1]
@@ -67,8 +67,8 @@ def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Da
 
 
 def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | None:
-    """The data if it is a regular list of plain numbers that fit; None where a closer look is
-    needed.
+    """The data if it is a regular list of plain numbers that fit; None if it needs the full
+    reader.
     """
     if not shape or element.kind not in ("int", "uint", "float") or len(body) < 32:
         return None
@@ -116,7 +116,7 @@ def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementTyp
 
 
 class Elements:
-    """A reader of nested lists that knows where it is."""
+    """A reader of nested lists that tracks its position."""
 
     def __init__(
         self, body: str, offset: int, shape: tuple[int, ...], element: ElementType

@@ -1,4 +1,4 @@
-"""Broken snippets and what to say about each.
+"""Syntax errors by example: broken snippets, each with its message.
 
 The state in which the parser stops in a snippet, with the token it stops at, tells that the same
 has happened in a program. A line at the margin is `code: message`; under it stand snippets, inside

@@ -119,7 +119,7 @@ class _Reader(KernelReader):
         return self.tensor(Tree("tensor", [name, type]), "heap")
 
     def defined(self, tree: Any, count: int | None = None) -> tuple[ex.Tensor, ...]:
-        """The tensors that a step defines; so many, if a count is given."""
+        """The tensors that a step defines; exactly `count`, if given."""
         if count is not None and len(tree.children) != count:
             raise self.mistake(f"expected one array, got {len(tree.children)}", tree)
         return tuple(self.named(*t.children) for t in tree.children)

@@ -23,7 +23,7 @@ ATTRIBUTES = {"function": ("sym_name", "function_type", "arg_attrs"), "graph": (
 
 
 def unquoted(report: Report, node: QuotedNode) -> FunctionNode | GraphNode:
-    """The function or graph that is meant; without a name where what is written is none."""
+    """The function or graph that a quoted name refers to; without a name if the text is not one."""
     name = None
     kind = WORDS.get(node.word.text, "function")
     known = {a.name.text: a.value for a in node.attributes}

@@ -1,5 +1,5 @@
-"""Turn a syntax error in a kernel to a diagnostic: what was expected at the place, or the brace
-that nothing closes.
+"""Turn a syntax error in a kernel into a diagnostic: the tokens expected at the place, or the
+unclosed brace.
 """
 
 import re
@@ -101,8 +101,8 @@ def syntax_errors(
 
 
 def _without_line(text: str, error: UnexpectedInput) -> str:
-    """The text with a stand-in of the same length for the line that is wrong; empty where there is
-    none.
+    """The text with the wrong line replaced by one of the same length; empty if no line is
+    wrong.
     """
     at = error.pos_in_stream or 0
     begin = text.rfind("\n", 0, at) + 1

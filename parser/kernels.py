@@ -161,7 +161,7 @@ class KernelReader:
         self.scope.kernels.append(ir.Kernel(name[1:], *given))
 
     def zeros(self, inputs: Any, outputs: Any, parameters: Sequence[ex.Tensor]) -> ir.Block:
-        """The nests that fill the results that the text says to hold zeros."""
+        """The nests that zero-fill results that the text declares as zeros."""
         if words := [t.children[1] for t in inputs.children if t and t.children[1]]:
             raise self.mistake("only results and buffers are filled with zeros", words[0])
         trees = [t for t in outputs.children if t is not None]

@@ -1,5 +1,5 @@
-"""Tokens to syntax nodes by the grammar's tables. The stacks are open: what reports mistakes looks
-into them and changes them.
+"""Shift and reduce tokens to syntax nodes by the grammar's tables. The stacks are public: error
+reporting reads and changes them.
 """
 
 from collections.abc import Callable
@@ -64,8 +64,8 @@ class Parser:
         return action is not None
 
     def settle(self) -> None:
-        """Takes what was read for what alone it can be, unless a type follows: `[1` for the
-        beginning of a list.
+        """Reduce where only one rule applies, unless a type follows: `[1` to the beginning of a
+        list.
         """
         states, values = self.states, self.values
         while True:

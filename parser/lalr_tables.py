@@ -1,5 +1,5 @@
-"""The grammar as tables: what the lexer looks for, what each rule makes of its parts, and what to
-do in each state of the parser.
+"""The grammar as tables: the lexer's patterns, the node of each rule, and the parser's actions in
+each state.
 
 They lie beside this file, so that no program has to wait until they are made; `python -m
 cvm.parser.lalr_tables` makes them again through Lark, from the grammar alone, and a test says where

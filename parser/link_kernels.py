@@ -62,9 +62,7 @@ def link_kernels(
 
 
 def check_names(plan: Plan) -> None:
-    """Raise VerifyError if a name is that of two arrays, so that a call could not tell them
-    apart.
-    """
+    """Raise VerifyError if two arrays have one name, since a call could not distinguish them."""
     own = [t for k in plan.kernels for t in k.parameters if t not in plan.views]
     own = [
         *(t for t in (*plan.arguments, *plan.results) if t not in own),

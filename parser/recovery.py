@@ -137,8 +137,8 @@ class Reader:
         self.feed(kind, token.start, token.start)
 
     def skip(self, token: Token) -> None:
-        """Puts a broken part in place of what was read of it and what is left of it from this token
-        on.
+        """Replace a broken part, from its read beginning to its end after this token, by one
+        node.
         """
         ahead = Ahead(self.source, token, iter(self.stream))
         states = self.parser.states

@@ -16,7 +16,7 @@ STARTS = ("RESULT", "RETURN", "CALL", "CONST", "OPERATOR", "INFIX", "STRING")
 
 
 class Ahead:
-    """The token that could not be read, and those after it as far as they are asked for."""
+    """The token that could not be read, and the following ones, read on demand."""
 
     def __init__(self, source: Source, first: Token, rest: Iterator[Token]) -> None:
         self.source = source

@@ -120,8 +120,8 @@ class Scope:
         return {r.name: r for s in statements for r in s.results}
 
     def wrong_operand(self, item: Item, mistake: Mistake) -> None:
-        """Reports what is wrong with a literal operand; a word may be the name of a value without
-        its %.
+        """Report the error of a literal operand; a word may be the name of a value without its
+        %.
         """
         word = self.report.source.text[item.start : item.end]
         if mistake.code == "parse.word" and word in self.values:

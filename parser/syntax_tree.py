@@ -125,7 +125,7 @@ class ReturnNode(NamedTuple):
 
 
 class BrokenNode(NamedTuple):
-    """Text that could not be read; what is wrong with it has been said."""
+    """Text that could not be read, and whose error has been reported."""
 
     token: Token
 

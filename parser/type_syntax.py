@@ -229,7 +229,7 @@ def unknown_element(name: str) -> str:
 
 
 def _refuse_dim(cursor: Cursor) -> None:
-    """Says what is wrong where a size or an element type should stand."""
+    """Report an error where a size or an element type is expected."""
     found = _WORD.match(cursor.text, cursor.at)
     word = found[0].strip() if found else ""
     start = cursor.at

@@ -1,4 +1,4 @@
-"""Show diagnostics: as text, in colour on a terminal, as JSON, and as SARIF 2.1.0 for tools."""
+"""Show diagnostics: as text, in color on a terminal, as JSON, and as SARIF 2.1.0 for tools."""
 
 import json
 import os
@@ -45,13 +45,13 @@ def escaped_output() -> Iterator[None]:
 
 
 def unescaped(stream: TextIO | None) -> TextIO | None:
-    """The stream for colours and the like, whose text has been escaped before."""
+    """The stream for colors and the like, whose text has been escaped before."""
     return stream.stream if isinstance(stream, Escaped) else stream
 
 
 def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
     """Print the first diagnostics and the number of all, where there are any, on standard error, in
-    colour on a terminal.
+    color on a terminal.
     """
     in_colour = os.environ.get("FORCE_COLOR") or (sys.stderr is not None and sys.stderr.isatty())
     shown = coloured if in_colour and not os.environ.get("NO_COLOR") else str
@@ -63,7 +63,7 @@ def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
 
 
 def coloured(diagnostic: Diagnostic) -> str:
-    """The text of a diagnostic with the colours of a terminal."""
+    """The text of a diagnostic with the colors of a terminal."""
     text = _CARET.sub("\\1\033[1;32m\\2\033[0m", str(diagnostic))
     return _HEAD.sub(
         lambda m: f"\033[1m{m[1]}\033[{COLOURS[m[2]]}m{m[2]}{m[3] or ''}:\033[0m ", text

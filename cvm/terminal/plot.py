@@ -59,13 +59,13 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
 
 
 def pictures(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The arrays as greyscale or RGB images; empty if they are no images."""
+    """The arrays as grayscale or RGB images; empty if they are no images."""
     found = [p for a in arrays if (p := _picture(a)) is not None]
     return found if len(found) == len(arrays) else []
 
 
 def _picture(array: np.ndarray) -> np.ndarray | None:
-    """Rows and columns, with colours last if there are any: from a batch the first image, from
+    """Rows and columns, with colors last if there are any: from a batch the first image, from
     complex numbers their size.
     """
     if array.dtype.kind == "c":
@@ -91,14 +91,14 @@ def _levels(images: Sequence[np.ndarray]) -> list[np.ndarray]:
     whole = np.stack(images).astype(np.float64)
     finite = whole[np.isfinite(whole)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    if whole.ndim == 4:  # colours are in 0 to 1 or in 0 to 255
+    if whole.ndim == 4:  # colors are in 0 to 1 or in 0 to 255
         low, high = min(low, 0.0), (255.0 if high > 1 else 1.0)
     scaled = np.clip(np.nan_to_num((whole - low) / ((high - low) or 1.0)), 0, 1)
     return list((scaled * 255).round().astype(np.uint8))
 
 
 def _images(arrays: Sequence[np.ndarray]) -> list[Any]:
-    """Pictures of a whole number of pixels for each element; numbers are coloured from dark to
+    """Pictures of a whole number of pixels for each element; numbers are colored from dark to
     light.
     """
     import matplotlib  # pyright: ignore[reportMissingImports]
@@ -153,7 +153,7 @@ def _is_matrix(array: np.ndarray) -> bool:
 
 
 def _matrix(figure: Any, panel: Any, array: np.ndarray) -> None:
-    """A matrix by its colours, with axes and a scale, and its values where they can be read."""
+    """A matrix by its colors, with axes and a scale, and its values where they can be read."""
     shown = panel.imshow(array.astype(np.float64), cmap=MAP)
     figure.colorbar(shown, ax=panel, fraction=0.046, pad=0.04)
     for axis, size in ((panel.xaxis, array.shape[1]), (panel.yaxis, array.shape[0])):

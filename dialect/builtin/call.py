@@ -28,7 +28,7 @@ class Calling(Operator[T]):
     )  # its arguments' and its results' types
 
     def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
-        """The same operator with its callee's argument and result types, on which constraints and
+        """Copy the operator with its callee's argument and result types, on which constraints and
         result types depend.
         """
         known = replace(self)

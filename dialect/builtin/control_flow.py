@@ -143,7 +143,7 @@ class Scan(Loop[T]):
         return Steps(self.carry, self.scan, self.count, self.reverse)
 
     def passed(self: Any, count: int) -> tuple[Any, ...]:
-        """The types that the callee takes: slices of what is scanned."""
+        """The types that the callee takes: slices of the scanned operands."""
         return tuple(
             TensorType(x.shape[1:], x.element)
             if isinstance(x, TensorType) and self.carry <= n < self.carry + self.scan

@@ -111,16 +111,14 @@ class Indexing(Operator[T]):
     )
 
     def chosen_shape(self: Any, shape: Shape, chosen: Shape) -> Shape:
-        """The shape of what is chosen of x: the indices' in the place of the first of the axes,
-        without the others.
+        """The result's shape: x's, with the indices' shape in place of the first gathered axis, and
+        without the other gathered axes.
         """
         kept = [n for a, n in enumerate(shape) if a not in self.axes]
         return (*kept[: self.axes[0]], *chosen, *kept[self.axes[0] :])
 
     def parts(self: Any, d: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
-        """The indices of what is chosen: those of the indices, which have so many axes, and the
-        others.
-        """
+        """Split the result's indices into those of the index arrays, `rank` of them, and others."""
         first = self.axes[0]
         return d[first : first + rank], (*d[:first], *d[first + rank :])
 
@@ -142,8 +140,8 @@ class Indexing(Operator[T]):
         return found
 
     def places(self: Any, u: tuple[Expr, ...]) -> list[tuple[Expr, Expr | None]]:
-        """The same in index notation, in bounds in any case, and what has to hold for it to be what
-        was meant.
+        """The gathered indices in index notation, clamped into bounds, each with the condition that
+        it was in bounds, unless the mode is to clip.
         """
         return [
             self.place(cast(i[u], I64), self.x.shape[a])
@@ -198,7 +196,7 @@ class Gather(Indexing[T]):
         return Element(d, value)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """Each element of x gets the sum of the cotangents of what was taken from it."""
+        """Add each cotangent to the element of x that the forward pass gathered."""
         (g,), zeros = cotangents, self.x.scalar("second", 0.0)
         how = {"axes": self.axes, "mode": self.mode, "scalar_op": "add"}
         return [

@@ -64,8 +64,8 @@ class Padding(Operator[T]):
 
 @operator
 class Pad(Padding[T]):
-    """Y is X with so many zeros before and after the elements of each axis, or so many fewer
-    elements.
+    """Y is X padded with zeros before and after the elements of each axis, or cropped where an
+    entry is negative.
     """
 
     x: T
@@ -101,7 +101,7 @@ class Pad(Padding[T]):
 @operator
 class Reshape(Reshaping[T]):
     """Y has the elements of X in row-major order: axis i of X is split into axes of sizes split[i],
-    then neighbours are merged.
+    then neighbors are merged.
 
     One size of an axis's may be -1: what the others leave of it. `merge` says how many axes become
     one, from the first on. Absent, they leave the axes as they are.

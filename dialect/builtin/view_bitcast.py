@@ -14,7 +14,7 @@ from ..types.tensor_types import I8, I16, I32, I64, ElementType, TensorType, Typ
 
 @operator
 class View(Operator[T]):
-    """The same elements as a tensor or as a field: Y is X's array, of another type."""
+    """Reinterpret a tensor as a field, or a field as a tensor: Y has X's elements."""
 
     x: T
     type: Type

@@ -38,7 +38,9 @@ def i32(*names: str) -> C:
 
 
 def numbers(*names: str, also: str = "") -> C:
-    """The same of an operator that takes floats too; the operands `also`, if any, are i32."""
+    """The constraints of an operator that takes floats too; the operands `also`, if any, are
+    i32.
+    """
     text = " = ".join(f"element({n})" for n in names) + " in {i32, f32, f64}"
 
     def hold(o: Any) -> bool:
@@ -58,7 +60,7 @@ def numbers(*names: str, also: str = "") -> C:
 
 
 def one_element_type(*names: str) -> C:
-    """The same of an operator that moves elements of several operands and computes nothing."""
+    """The constraints of an operator that moves elements of several operands unchanged."""
     return C(
         0,
         " = ".join(f"element({n})" for n in names),

@@ -112,7 +112,7 @@ class Slice(CvmOperator[T]):
         return found
 
     def ranges(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
-        """The same where constraint 5 holds: no range being empty, one side of each clip is
+        """The ranges where constraint 5 holds: since none is empty, one side of each clip is
         enough.
         """
         found: list[tuple[Dim, Dim, int]] = []

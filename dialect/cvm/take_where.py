@@ -73,7 +73,7 @@ class Take(CvmOperator[T]):
         return Element(d, self.x[*d[:axis], xidx, *d[axis + m :]])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """Every element of x gets the sum of the cotangents of what was taken from it."""
+        """Add each cotangent to the element of x that the forward pass took."""
         (g,), x, apply = cotangents, self.x, cotangents[0].builder.apply
         if self.axis is not None:
             return [apply("builtin.add_at", g, self.indices, x, axis=self.axis % x.rank), None]

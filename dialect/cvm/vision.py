@@ -214,7 +214,7 @@ def _at_most(limit: int, t: Expr) -> Expr:
 
 
 def overlap_ratio(p: list[int], q: list[int]) -> int:
-    """OLR of two rows in exact integers, wrapped where the definition says so."""
+    """OLR of two rows in exact integers, wrapped where the definition wraps."""
 
     def difference(a: int, b: int) -> int:
         return wrap(a - b, 32)
@@ -230,12 +230,12 @@ def overlap_ratio(p: list[int], q: list[int]) -> int:
 
 
 def wrap(value: int, bits: int) -> int:
-    """The signed integer of so many bits that is equal modulo 2^bits."""
+    """The signed integer of `bits` bits that is equal to `value` modulo 2^bits."""
     return (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 
 
 def _overlap_ratio(p: list[Expr], q: list[Expr]) -> tuple[list[Statement], Expr]:
-    """The same in the loop language: names for the areas, and the ratio of them."""
+    """OLR in the loop language: names for the areas, and their ratio."""
 
     def area(right: Expr, left: Expr, bottom: Expr, top: Expr, *, least: bool = False) -> Expr:
         width, height = (

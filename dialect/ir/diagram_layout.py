@@ -15,7 +15,7 @@ SWEEPS = 12
 
 @dataclass(eq=False)
 class Box:
-    """A box, or the point where an edge crosses a layer; (x, y) is its centre, `label` the width of
+    """A box, or the point where an edge crosses a layer; (x, y) is its center, `label` the width of
     the edge's text.
     """
 
@@ -30,7 +30,7 @@ class Box:
 
     @property
     def right(self) -> float:
-        """The width to the right of the centre."""
+        """The width to the right of the center."""
         return max(self.width / 2, self.label)
 
 
@@ -71,7 +71,7 @@ def _through(a: Box, b: Box, layers: list[list[Box]]) -> list[Box]:
 
 
 def _order(layers: list[list[Box]]) -> None:
-    """Order the boxes of each layer by the mean position of their neighbours, downwards and
+    """Order the boxes of each layer by the mean position of their neighbors, downwards and
     upwards.
     """
     place = {box: n for layer in layers for n, box in enumerate(layer)}
@@ -113,7 +113,7 @@ def _positions(layers: list[list[Box]], ways: list[list[Box]]) -> tuple[float, f
 
 
 def _wanted(box: Box, down: bool) -> float:
-    """The mean position of the neighbours above, or below; boxes count where there are any, not
+    """The mean position of the neighbors above, or below; boxes count where there are any, not
     edges that pass by.
     """
     joined = box.above if down else box.below

@@ -169,7 +169,7 @@ class Cast(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Bitcast(Expr):
-    """The same bits as another type of the same width."""
+    """Reinterpret the bits as another type of the same width."""
 
     operand: Expr
     type: ElementType

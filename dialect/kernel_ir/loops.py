@@ -214,7 +214,7 @@ class Steps:
     reverse: bool = False
 
     def sliced(self, arguments: Sequence[T], results: Sequence[T]) -> tuple[T, ...]:
-        """Those of the program's arguments and results that are slices."""
+        """Select the program's arguments and results that are slices."""
         return (
             ()
             if self.trips is None
@@ -299,8 +299,8 @@ def vector_loop(lane: Index, *body: Statement) -> For:
 def outer_loops(
     block: Block, accepts: Callable[[For], bool] = lambda loop: loop.is_whole
 ) -> tuple[list[Index], Block]:
-    """The indices of the loops around a whole block, those that are accepted, and the block inside
-    of them.
+    """The indices of the perfectly nested outer loops that `accepts` holds for, and the innermost
+    block.
     """
     indices: list[Index] = []
     while len(block) == 1 and isinstance(loop := block[0], For) and accepts(loop):

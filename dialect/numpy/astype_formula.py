@@ -33,7 +33,9 @@ def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
 
 
 def arrays_like_numpy(array: Any, element: ElementType) -> np.ndarray:
-    """The same of arrays: NumPy's own differs between its loops, and between processors."""
+    """Convert arrays as NumPy converts elements; NumPy's own loops differ, and differ between
+    processors.
+    """
     given = np.asarray(array)
     source = BY_DTYPE[given.dtype]
     if source.kind == "complex" and element.kind not in ("complex", "bool"):
@@ -52,7 +54,7 @@ def arrays_like_numpy(array: Any, element: ElementType) -> np.ndarray:
 
 
 def _all_truncated(x: np.ndarray, element: ElementType) -> np.ndarray:
-    """The same as `_truncated`, of arrays."""
+    """Apply `_truncated` to arrays."""
     low, high = element.limits
     whole = np.trunc(x)
     inside = (whole < float(high + 1)) & (whole >= float(low))

@@ -1,4 +1,4 @@
-"""Ufuncs of a float's parts: sign, exponent, fraction and neighbours. All are exact."""
+"""Ufuncs of a float's parts: sign, exponent, fraction and neighbors. All are exact."""
 
 import numpy as np
 

@@ -65,8 +65,8 @@ class Ufunc:
 def resolved(
     ufunc: np.ufunc | None, result: int, elements: tuple[ElementType, ...]
 ) -> tuple[ElementType, ...] | None:
-    """The element types of the operands and of one result in the loop that NumPy chooses; None
-    where there is none.
+    """The element types of the operands and of one result in the loop that NumPy chooses, or None
+    if there is no such loop.
     """
     assert ufunc is not None
     try:

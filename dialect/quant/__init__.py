@@ -1,4 +1,4 @@
-"""Quantised operators: integers that stand for (q - zero point) * scale, with every rounding
+"""Quantized operators: integers that stand for (q - zero point) * scale, with every rounding
 declared.
 """
 

@@ -1,7 +1,7 @@
-"""Sums of products of quantised numbers less their zero points: convolutions, dense layers and
+"""Sums of products of quantized numbers less their zero points: convolutions, dense layers and
 products of matrices.
 
-Each gives accumulators; `quant.requantize` makes quantised numbers of these.
+Each gives accumulators; `quant.requantize` makes quantized numbers of these.
 """
 
 from __future__ import annotations
@@ -124,9 +124,7 @@ class Windowed(Contraction[T]):
         return tuple(shape[n] for n in LAYOUTS[self.layout])
 
     def placed(self: Any, *nchw: Any) -> tuple[Any, ...]:
-        """The same in the order of the layout; kernels have output channels in the place of the
-        batch.
-        """
+        """Reorder to the operator's layout; kernels have output channels in place of the batch."""
         return tuple(
             value
             for _, value in sorted(zip(LAYOUTS[self.layout], nchw, strict=True), key=lambda v: v[0])

@@ -1,4 +1,4 @@
-"""Sums and products of quantised numbers with multipliers of their own, and look-up tables."""
+"""Sums and products of quantized numbers with multipliers of their own, and look-up tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def are_scales(multipliers: Sequence[int], shifts: Sequence[int]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Binary(QuantOperator[T]):
-    """Common parts of operators of two quantised operands that are broadcast, and rescaled."""
+    """Common parts of operators of two quantized operands that are broadcast, and rescaled."""
 
     x: T
     z: T

@@ -1,4 +1,4 @@
-"""Pooling, padding and resizing of quantised tensors, in integers."""
+"""Pooling, padding and resizing of quantized tensors, in integers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from .rounding import ROUNDINGS
 
 
 class QuantOperator(Operator[T]):
-    """An operator on quantised tensors."""
+    """An operator on quantized tensors."""
 
     # of a result of type `to`, whose attributes min and max are by default the limits of the type
     low = property(lambda o: o.to.limits[0] if o.min is None else o.min)

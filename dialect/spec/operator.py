@@ -203,7 +203,7 @@ class Operator(Generic[T]):
         return ((f, getattr(self, f.name)) for f in self.fields if f.kind == "attribute")
 
     def map(self, change: Callable[[T], U]) -> "Operator[U]":
-        """The same operator over other operands; the same object if they are unchanged."""
+        """Replace the operands; the same object if they are unchanged."""
         new: dict[str, Any] = {}
         same, made = True, None
         for name, many in self.slots:
@@ -356,7 +356,7 @@ def operator(cls: type[U]) -> type[U]:
 
 
 def declare(name: str, family: type[Any], doc: str, **members: Any) -> type[Any]:
-    """Declare an operator of a family by what is its own."""
+    """Declare an operator of a family by the attributes in which it differs."""
     return operator(
         type(name, (family,), {"__doc__": doc, "__module__": family.__module__, **members})
     )

@@ -25,7 +25,7 @@ def _limit(default: Any, measured: str) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits in force: a default, and what a message says of a program that exceeds it."""
+    """The limits in force: a default for each, and the text for a program that exceeds it."""
 
     compile_seconds: float = _limit(3600.0, "compiling has taken {:.3g} seconds")
     memory: int = _limit(
@@ -45,7 +45,7 @@ DEADLINE = ContextVar(
 
 
 def excess(name: str, found: float, limits: Limits | None = None) -> str:
-    """The message of a limit that is exceeded: what was found, its value, and how to raise it."""
+    """Format the message of an exceeded limit: the count, the limit, and how to raise it."""
     measured = Limits.__dataclass_fields__[name].metadata["measured"].format(found)
     raised = f"cvm.limits({name}=...) or --limits {name}=... raises it"
     return f"{measured}, but the limit {name} is {getattr(limits or LIMITS.get(), name)}; {raised}"

@@ -39,7 +39,7 @@ def simplified(operator: Any, definition: Definition) -> Value | None:
 
 
 def _cast(x: Value, element: ElementType, definition: Definition) -> Value | None:
-    """x itself, or what was cast to a type that holds it, and back."""
+    """x itself, or its operand if x is a cast to a type that holds it, and back."""
     if x.known_type.element is element:
         return x
     made = definition(x)

@@ -19,7 +19,7 @@ def _finite(x: Expr) -> Expr:
 
 
 def _signed(magnitude: Expr | float, sign: Expr) -> Expr:
-    """The magnitude, which is none below 0, with the sign of another number, also that of -0."""
+    """A magnitude, at least 0, with the sign of another number, also that of -0."""
     size = magnitude if isinstance(magnitude, Expr) else constant(magnitude, F64)
     return select((sign < 0.0) | (1.0 / sign).eq(-INF), -size, size)
 

@@ -29,8 +29,8 @@ def sine_of_pi(x: Expr) -> Expr:
 
 
 def polynomial_sine(x: Expr, quarters: int) -> Expr:
-    """sin(x), or cos(x) where it is to be a quarter of a turn ahead, for |x| <= π/2: there is no
-    far x to look for.
+    """sin(x), or cos(x) as the sine a quarter turn ahead, for |x| <= π/2: no argument reduction is
+    needed.
     """
     taylor = tuple((-1) ** n / math.factorial(2 * n + 1 - quarters) for n in range(13))
     found = polynomial(x * x, taylor)

@@ -26,7 +26,7 @@ def to_element(array: Any, element: ElementType) -> np.ndarray:
 
 
 def cast_to_element(value: Expr, element: ElementType) -> Expr:
-    """The same of one element."""
+    """Cast one element as `cast` casts arrays."""
     if not _wraps(value.type, element):
         return cast(value, element)
     real = cast(value, part(value.type))

@@ -25,8 +25,8 @@ _Atom: TypeAlias = tuple
 
 
 def _of_sizes(operation: Callable[[Size, Dim], Dim]) -> Callable[[Size, Dim], Dim]:
-    """The operation of sizes and whole numbers; what is neither may know what to do with a size
-    itself.
+    """Define an operator on sizes and whole numbers, which leaves other operands to their own
+    class.
     """
 
     @wraps(operation)
@@ -208,8 +208,8 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 class Given(int):
-    """A size that was not known when the program was verified, as it is in one call. What is
-    computed from it is one too.
+    """The value in one call of a size that was unknown when the program was verified. Sizes
+    computed from it are `Given` too.
     """
 
     __slots__ = ()
@@ -343,6 +343,6 @@ def product(shape: Shape) -> Dim:
 
 
 def strides(shape: Shape) -> tuple[Dim, ...]:
-    """The elements between neighbours along each axis of a row-major array."""
+    """The elements between neighbors along each axis of a row-major array."""
     steps = itertools.accumulate(reversed(shape), lambda step, d: d * step, initial=1)
     return tuple(steps)[: len(shape)][::-1]

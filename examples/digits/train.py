@@ -122,7 +122,7 @@ def blocks_backward(gradient):
 
 
 def scores(p, images):
-    """The float network: the two hidden layers, which the quantisation looks at, and the scores."""
+    """The float network: the two hidden layers, which the quantization looks at, and the scores."""
     layer1 = np.maximum(weighted(patches(images), p["conv1.weight"], p["conv1.bias"]), 0)
     layer2 = np.maximum(weighted(patches(layer1), p["conv2.weight"], p["conv2.bias"]), 0)
     rows = blocks(layer2).max(axis=-1).reshape(len(images), -1)
@@ -163,7 +163,7 @@ def gradients(p, images, labels, rng):
 
 
 def initial(rng):
-    """He's initialisation: the variance of a layer's output does not depend on the number of its
+    """He's initialization: the variance of a layer's output does not depend on the number of its
     inputs.
     """
     c1, c2 = CHANNELS

@@ -1,4 +1,4 @@
-"""Normalises and adjusts a batch of images with normalise.cvm and adjust.cvm, and with the same
+"""Normalizes and adjusts a batch of images with normalise.cvm and adjust.cvm, and with the same
 written in Python; both give the same bits. Exit status 1 if they do not. Needs cvm and NumPy; the
 picture needs nothing more.
 """
@@ -66,7 +66,7 @@ def landscapes(count=4, height=120, width=180):
 
 
 def write_png(path, image):
-    """A colour image as a PNG file."""
+    """A color image as a PNG file."""
 
     def chunk(kind, data):
         return (

@@ -1,5 +1,5 @@
 """Write static libraries: archives in the format of `ar`, with the index of symbols that linkers
-ask for.
+read.
 """
 
 from collections.abc import Sequence

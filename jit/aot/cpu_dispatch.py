@@ -17,7 +17,7 @@ from ...lowering.processor import LEVELS, Processor, freestanding
 
 
 class Word(NamedTuple):
-    """An instruction that reads bits that tell features."""
+    """An instruction that reads feature bits."""
 
     call: str
     operands: str

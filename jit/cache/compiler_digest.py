@@ -1,5 +1,5 @@
-"""The digest of the compiler's own files, which tells its versions apart in the names of cache
-entries.
+"""Digest the compiler's own files, so that cache entries of different versions have different
+names.
 
 It is stored when a wheel is built (`setup.py`); in a checkout it is computed once per process.
 Sizes and times of files would not do: reproducible installations set all times alike.

@@ -94,7 +94,7 @@ class Addresses:
         return Val(name, ctype)
 
     def statement(self, *expressions: Expr) -> None:
-        """Begins a statement: what was read from arrays that the kernel writes is read again."""
+        """Begin a statement: forget values read from arrays that the kernel writes."""
         for key in self.stale:
             self.known.pop(key, None)
         self.stale.clear()

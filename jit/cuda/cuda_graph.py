@@ -40,7 +40,7 @@ def _driver() -> ctypes.CDLL:
 
 
 def order(first: int, second: int) -> None:
-    """Let the second stream, of whoever's, go on after what is on the first; 0 is that of the
+    """Let the second stream wait for the work that the first has now; 0 is the stream of the
     launches.
     """
     driver = _driver()
@@ -55,8 +55,8 @@ def order(first: int, second: int) -> None:
 
 
 def current() -> tuple[int, int] | None:
-    """The number of the device and the handle of the thread's current context, of whoever's; None
-    where there is none.
+    """The device number and handle of the thread's current context, whoever made it; None if there
+    is no context.
     """
     number, handle = ctypes.c_int(), ctypes.c_void_p()
     if _driver().cuCtxGetCurrent(ctypes.byref(handle)) or _driver().cuCtxGetDevice(

@@ -177,7 +177,7 @@ class Device:
             raise TargetError(f"{text}; update the driver, or {fitting}") from None
 
     def allow(self, kernel: Any, shared: int) -> None:
-        """Lets a kernel's blocks ask for so many bytes of shared memory."""
+        """Raise the limit of a kernel's dynamic shared memory to `shared` bytes."""
         if shared > processor().gpu.shared_bytes:
             kernel.set_attribute(
                 self.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared

@@ -62,7 +62,7 @@ def device_array(value: Any) -> DeviceArray:
 
 
 def _row_major(shape: tuple[int, ...], step: int = 1) -> list[int]:
-    """The strides of a contiguous array, whose neighbours are a step apart."""
+    """The strides of a contiguous array whose neighboring elements are `step` bytes apart."""
     return [step * int(np.prod(shape[n:], dtype=np.int64)) for n in range(1, len(shape) + 1)]
 
 

@@ -269,7 +269,7 @@ class _Function(Expressions):
 
 
 def _atoms(kernel: ir.Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object, ...], ...]:
-    """The sizes a kernel wants to know, of its arrays and of its loops."""
+    """The sizes that a kernel needs, of its arrays and of its loops."""
     found = [d for t in tensors for d in t.shape]
     found += [s.index.extent for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
     found += [e.size for e in ir.nodes(kernel.body) if isinstance(e, Extent)]

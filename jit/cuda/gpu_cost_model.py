@@ -1,5 +1,5 @@
-"""A model of GPUs: how long a kernel takes at least by what the emulator counted of it, and which
-resource that is.
+"""A roofline model of GPUs: the least time of a kernel, from the emulator's counts, and the
+resource that bounds it.
 
 No figure was measured here, and no prediction was compared with a device: docs/gpu.md says how to.
 Sources: [D] NVIDIA's data sheets of the H100 and H200 SXM (2023, 2024); [A] NVIDIA's A100 white
@@ -48,8 +48,8 @@ WARP, SECTOR, ANSWER = (
 
 
 def resources(counts: Counter[str], moved: int, blocks: int, device: str) -> dict[str, float]:
-    """The seconds that each resource is busy with a launch of so many blocks, of which `counts` are
-    the emulator's (`Memory.statistics`), and which moves that many bytes between HBM and L2.
+    """The seconds that each resource is busy with a launch of `blocks` blocks, where `counts` are
+    the emulator's (`Memory.statistics`), and `moved` bytes go between HBM and L2.
     """
     units: Counter[str] = Counter()
     for name, n in counts.items():

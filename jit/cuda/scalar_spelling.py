@@ -204,7 +204,7 @@ _BITS = {
 
 
 def reinterpretation(source: ElementType, target: ElementType) -> Row:
-    """The same bits as another type."""
+    """Reinterpret the bits as another type."""
     floats = source.kind == "float", target.kind == "float"
     if floats == (False, False):
         return Row(f"({value_type(target)}){{a}}", UNARY)
@@ -216,8 +216,8 @@ def reinterpretation(source: ElementType, target: ElementType) -> Row:
 
 
 def lookup_tables(body: str) -> str:
-    """The rows of numbers that a text looks up: tables in constant data, and the functions that
-    read them.
+    """The lookup tables that a text refers to, in constant memory, and the functions that read
+    them.
     """
     called = {*re.findall(r"\b(\w+)\(", body)}
     return "".join(

@@ -35,7 +35,7 @@ class Compiled:
 
 
 def store(name: str, function: Function, compiled: Compiled) -> None:
-    """Keeps what was compiled, where its requirements stand in the function's own text."""
+    """Keep compiled code in the cache, where its requirements stand in the function's own text."""
     if any(span.source is not function.span.source for _, span in compiled.requirements):
         return
     atoms = {atom: n for n, atom in enumerate(compiled.sizes)}

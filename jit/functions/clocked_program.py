@@ -73,7 +73,7 @@ class CompiledGraph:
         return f"<cvm graph @{self.graph.name} on {self.target}, tick {self._time}>"
 
     def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
-        """A graph is no function: this says what there is instead."""
+        """Refuse to call a graph, and name its methods."""
         ways = [f'write("{s.name}", value)' for s in self.writable[:1]]
         ways += ["step(ticks)", *(f'read("{name}")' for name in self.names[:1])]
         message = (
@@ -160,7 +160,7 @@ class CompiledGraph:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that `read` knows."""
+        """The names that `read` accepts."""
         return (*self._states, *self.clockwork.probes)
 
     @property
@@ -311,7 +311,7 @@ class CompiledGraph:
 
     @compiling()
     def function(self, function: Function) -> CompiledFunction:
-        """One of the program's functions, compiled for its target."""
+        """Compile one of the program's functions for its target."""
         if function.name not in self._functions:
             target = find_target(self.target)
             with compiling_for(self.options.cpu):

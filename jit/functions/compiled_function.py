@@ -97,8 +97,8 @@ class CompiledFunction:
 
     @cached_property
     def computed(self) -> Function:
-        """The function that is lowered: it has a further result for each argument overwritten by
-        what is not returned.
+        """The function that is lowered: it has a further result for each argument that is
+        overwritten by a value it does not return.
         """
         from ...dialect.ir.overwritten_arguments import with_contents_returned
 

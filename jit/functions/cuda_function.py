@@ -211,7 +211,7 @@ class CudaFunction(GpuFunction):
         return again and len(calls) > 1
 
     def _replay(self, key: tuple[int, ...]) -> Any:
-        """Starts what was recorded, if something was; its status."""
+        """Launch the recorded graph, if there is one, and return its status."""
         if (recorded := self._recorded.pop(key, None)) is None:
             return None
         self._recorded[key] = recorded  # now the one that was used last
@@ -262,8 +262,8 @@ class CudaKernels(PlanFunction, CudaFunction):
 
 
 class DeviceStepper(Mapping[str, np.ndarray]):
-    """State that stays on a GPU between steps; what was read meanwhile is copied back before the
-    state moves on.
+    """State that stays on a GPU between steps; arrays that were read are copied to the host before
+    the state moves on.
     """
 
     def __init__(self, graph: "CompiledGraph") -> None:

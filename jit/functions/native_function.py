@@ -75,8 +75,8 @@ class NativeFunction(CompiledFunction):
     def recall(
         self, head: Signature, compiled: Compiled, program: Program, options: CompileOptions
     ) -> None:
-        """Takes the place of `__init__` where the function was compiled before, and its program is
-        read when it is asked for.
+        """Take the place of `__init__` for a function from the cache, whose program is read on
+        first use.
         """
         self._read = program
         self.options = options
@@ -296,7 +296,7 @@ def native_function(
 def recalled_function(
     head: Signature, compiled: Compiled, program: Program, options: CompileOptions
 ) -> NativeFunction:
-    """The same of what was compiled before."""
+    """Restore a compiled function from the cache."""
     function = object.__new__(_kind(options))
     function.recall(head, compiled, program, options)
     return function

@@ -4,7 +4,7 @@ lanes are.
 It is kept apart from values: an address is computed once, at lane 0, from i64 that do not overflow.
 What an access adds to an array's pointer is a sum. Each part of it is added at the beginning of the
 outermost loop that knows it, so that inner loops find it done, and the constant comes last, so that
-neighbouring accesses share all but that.
+neighboring accesses share all but that.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class Scope:
     _changing: dict[Expr, bool] = field(default_factory=dict)
 
     def drop_stale(self) -> None:
-        """Forgets what was read from arrays that the kernel writes: the next statement may write
+        """Forget values read from arrays that the kernel writes: the next statement may write
         them.
         """
         for e in self.stale:
@@ -113,7 +113,7 @@ class Addresses:
     # pointers
 
     def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> ll.Value:
-        """The address of an element, at lane 0, of a buffer with so many lanes an element."""
+        """The address of an element, at lane 0, of a buffer with `lanes` lanes per element."""
         offset = self.offset(tensor, at)
         element = ll.memory_type(tensor.element, lanes)
         address = self.scope.pointers[tensor]
@@ -143,9 +143,7 @@ class Addresses:
         return total
 
     def place(self, element: ll.Type, base: ll.Value, offset: ll.Value) -> ll.Value:
-        """A pointer so many elements further on. What lies between need not be inside of the
-        array.
-        """
+        """The pointer `offset` elements beyond `base`. It may cross memory outside the array."""
         return self.b.earliest(ll.element_pointer(element, base, offset, flags=""))
 
     def total(self, terms: list[tuple[ll.Value, int]]) -> ll.Value:
@@ -232,9 +230,7 @@ class Addresses:
     # what differs between lanes
 
     def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
-        """The distance of neighbouring lanes' accesses to a tensor, in elements; None if it
-        varies.
-        """
+        """The distance of adjacent lanes' accesses to a tensor, in elements; None if it varies."""
         if (lane := self.scope.lane) is None:
             return 0
         if (unknown := self.unknown.get(at)) is None:
@@ -347,7 +343,7 @@ def _operation(b: ll.IRBuilder, operation: str, x: ll.Value, y: ll.Value) -> ll.
 
 
 def _taken_apart(e: Expr, factor: int, terms: Terms) -> int:
-    """Adds so many times the terms of an index expression to others, in its order; gives its
+    """Add `factor` times the terms of an index expression to `terms`, in its order, and return its
     constant.
     """
     match e:

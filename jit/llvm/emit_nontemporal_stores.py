@@ -1,4 +1,4 @@
-"""Stores past the caches as LLVM IR: whole lines of memory where a loop can begin at one, halves of
+"""Non-temporal stores as LLVM IR: whole cache lines where a loop can begin at one, halves of
 vectors elsewhere.
 
     for i in a..b vector 8 { y[i] = f(i) streaming }

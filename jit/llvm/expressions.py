@@ -61,7 +61,7 @@ OF_BITS = ("neg", "abs", "select", "rarely")  # functions that leave the digits 
 
 @dataclass
 class Expressions:
-    """Emits values. `early` maps ids of reads to prefetch distances; `asked` are prefetched;
+    """Emit values. `early` maps ids of reads to prefetch distances; `asked` are prefetched;
     `stream` stores.
     """
 
@@ -199,8 +199,8 @@ class Expressions:
         return self.quads_added(*e.operands) if e.function == "add" else self.look_up(e)
 
     def quads_added(self, sum: Expr, term: Expr) -> ll.Value | None:
-        """Products of bytes added to a sum, a function of its own for vectors; None where the term
-        is none of these.
+        """Add a dot product of bytes to a sum, by a function of its own for vectors; None if the
+        term is no such product.
         """
         match term:
             case Apply(function, factors, type) if function in QUADSUM_ROWS:

@@ -308,8 +308,8 @@ def _fma_of_wider(b: ll.IRBuilder, wide: ll.Type, operands: list[ll.Value]) -> l
 
 
 def _by_double(b: ll.IRBuilder, name: str, operands: list[ll.Value]) -> ll.Value:
-    """One of DOUBLES; the result for a narrower type is exact, or of more than twice its digits,
-    and rounded once.
+    """Compute a function of DOUBLES in f64; rounded once, the result of a narrower type is exact,
+    or of more than twice its digits.
     """
     type = operands[0].type
     double = ll.ir_type("double")

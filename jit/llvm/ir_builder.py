@@ -29,7 +29,7 @@ class Type:
         return self.text
 
     def of(self, lanes: int) -> "Type":
-        """The vector of so many of this type's scalars; a scalar if there is one lane."""
+        """The vector of `lanes` scalars of this type; the scalar itself for one lane."""
         return self if lanes == self.lanes else ir_type(self.scalar, lanes)
 
 
@@ -255,7 +255,7 @@ def store(value: Value, pointer: Value, metadata: str = "") -> Instruction:
 def element_pointer(
     source: Type, base: Value, offset: Value, flags: str = "inbounds"
 ) -> Instruction:
-    """The pointer so many elements of a type further on."""
+    """The pointer `offset` elements of a type beyond `base`."""
     return Instruction("getelementptr", POINTER, (base, offset), flags, source)
 
 

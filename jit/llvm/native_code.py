@@ -1,5 +1,5 @@
-"""LLVM IR to native code: optimised for this machine's processor, linked in memory, called through
-a pointer.
+"""LLVM IR to native code: optimized for the host's processor, linked in memory, called through a
+pointer.
 """
 
 import ctypes
@@ -109,8 +109,8 @@ def object_file(module: Module, passes: bool = True) -> bytes:
 
 
 def _for_system(text: str, machine: Any) -> str:
-    """A module with the system that it is for, which says how large pointers are, and how RISC-V
-    passes floats.
+    """A module with its target system, which decides the size of pointers, and how RISC-V passes
+    floats.
     """
     if not (triple := processor().triple):
         return text

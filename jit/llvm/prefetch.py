@@ -61,7 +61,7 @@ def leaves_cache(t: Tensor) -> bool:
 
 
 def prefetch_distance(kernel: Kernel) -> dict[int, int]:
-    """The reads, by id, that ask for an element further on, and how much further."""
+    """The reads, by id, that prefetch a later element, and its distance."""
     distances: dict[int, int] = {}
     said = any(isinstance(s, Prefetch) for s in statements(kernel.body))
     for s in statements(kernel.body):
@@ -73,7 +73,9 @@ def prefetch_distance(kernel: Kernel) -> dict[int, int]:
 
 
 def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
-    """Reads that an unrolled loop moves by rows, where this loop goes on from the last of them."""
+    """Reads that an unrolled loop moves by rows, where the next iteration continues at the last
+    row.
+    """
     for lanes in s.body:
         if not isinstance(lanes, For) or lanes.kind != "vector":
             continue
@@ -93,8 +95,8 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
 
 
 def _pieces(s: For) -> Iterator[tuple[int, int]]:
-    """Reads of short pieces of rows, one below the other, where this loop goes on from the last of
-    them.
+    """Reads of short pieces of rows, one below the other, where the next iteration continues at the
+    last one.
     """
     for rows in s.body:
         if (

@@ -25,7 +25,7 @@ def checked_text(
     """`i32 @checked(pointers, sizes, workspace)`: the entry, or status BEYOND where an argument
     leaves its range.
     """
-    from .addresses import size_value  # and with it analyses, which recalled functions do without
+    from .addresses import size_value  # and with it analyzes, which recalled functions do without
 
     alone = processor().tuning.parallel_checked_bytes
     few = {
@@ -158,8 +158,8 @@ class _Look:
     def turns(
         self, start: ll.Value, lanes: int, before: Sequence[ll.Value]
     ) -> tuple[ll.Value, list[ll.Value]]:
-        """A loop from a place on while there are as many vectors left; where it ends, and what is
-        known then.
+        """Emit a loop from a place on while a whole vector remains, and return where it ends and
+        the values then.
         """
         b = self.b
         kind = self.word.of(lanes)

@@ -1,6 +1,4 @@
-"""Squares of elements turned in registers: the rows that lanes have loaded, to the columns that
-lanes want.
-"""
+"""Transpose squares of elements in registers: lanes load rows, and get columns."""
 
 from .ir_builder import IRBuilder, Value, shuffle
 

@@ -67,8 +67,8 @@ _COMPARISONS = {
 
 
 def _byte_product(place: int, first: int, signed: bool = False) -> list[tuple[Any, ...]]:
-    """The product of bytes at these bits, the first one `signed` or not, after so many
-    instructions.
+    """The product of the bytes at bit `place`, the first one `signed` or not, as instructions that
+    begin at number `first`.
     """
     return [
         ("shl", "a", Splat(24 - place)) if signed else ("lshr", "a", Splat(place)),
@@ -80,8 +80,8 @@ def _byte_product(place: int, first: int, signed: bool = False) -> list[tuple[An
 
 
 def _byte_pair(place: int, first: int) -> list[tuple[Any, ...]]:
-    """The sum of two products of bytes from this bit on, within 16 bits; the row has so many
-    instructions before.
+    """The sum of two products of bytes from bit `place` on, within 16 bits, as instructions that
+    begin at number `first`.
     """
     row: list[tuple[Any, ...]] = []
     for shift in (place, place + 8):

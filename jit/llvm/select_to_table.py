@@ -88,8 +88,8 @@ def look_up(
 
 
 def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
-    """A look-up for so many places, of which the lowest three bits count; what it calls is added to
-    what is called.
+    """Define a declared look-up by the lowest three bits of each place; add its callees to
+    `called`.
     """
     words = declared.result
     count = declared.result.lanes

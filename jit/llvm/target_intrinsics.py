@@ -18,9 +18,7 @@ _WAYS = {
 
 
 def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
-    """The definition for vectors of so many words, by an instruction of the processor if it has
-    one.
-    """
+    """Define a declared vector function, by an instruction of the processor if it has one."""
     has = {(d.function, d.vector_bytes // 4): d for d in DOT_PRODUCTS if d.is_in(features)}
     return _define(declared.stem, declared.result.lanes, has, called)
 
@@ -32,7 +30,7 @@ def _define(
     calls: set[str],
     prefix: str = "",
 ) -> str:
-    """One of them, for vectors of so many words; what it calls is added to what is called."""
+    """Define a function for vectors of `lanes` words, and declare the intrinsics it calls."""
     before: list[str] = []
     b, wide, (operands, row) = ll.IRBuilder(), ll.STATUS.of(lanes), WORDS[name]
     parameters = [ll.Value(f"%{o}", wide) for o in operands]

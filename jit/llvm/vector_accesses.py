@@ -1,6 +1,6 @@
 """Accesses to memory inside a vector loop.
 
-The distance of neighbouring lanes decides between vector load, scalar load, shuffled vectors, and a
+The distance of neighboring lanes decides between vector load, scalar load, shuffled vectors, and a
 load per lane.
 """
 
@@ -175,7 +175,7 @@ class VectorAccesses:
     def prefetch(
         self, tensor: Tensor, pointer: ll.Value, further: ll.Value = ll.ZERO, written: bool = False
     ) -> None:
-        """Prefetches the cache line so many elements further on, to be read or written."""
+        """Prefetch the cache line `further` elements beyond a pointer, for reading or writing."""
         later = self.b.add(
             ll.element_pointer(ll.memory_type(tensor.element), pointer, further, flags="")
         )

@@ -104,9 +104,7 @@ class Nest:
 
 
 class Instance:
-    """An access at other values of its indices; what is not known of a value there is a variable of
-    the instance.
-    """
+    """An access at other values of its indices; an unknown value is a variable of the instance."""
 
     def __init__(self, nest: Nest, access: Access, values: Values) -> None:
         self.nest, self.access, self.values = nest, access, values

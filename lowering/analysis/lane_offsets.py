@@ -19,7 +19,7 @@ from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.sizes import strides
 
 VECTORS = 4  # vectors loaded for the lanes of one access, at most
-MAX_DIVISOR = 8  # largest divisor whose quotients and remainders are analysed
+MAX_DIVISOR = 8  # largest divisor whose quotients and remainders are analyzed
 
 
 def period(reads: Iterable[Read], index: Index) -> int:

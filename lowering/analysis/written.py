@@ -270,7 +270,7 @@ def _solve(
 
 
 def filled(plan: Plan) -> Plan:
-    """The plan with zeros in what is not proved to be written."""
+    """Fill elements that are not proved to be written with zeros."""
     missing: dict[ir.Kernel, set[ex.Tensor]] = {}
     for u in unwritten(plan):
         missing.setdefault(u.kernel, set()).add(u.tensor)

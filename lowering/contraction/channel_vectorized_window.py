@@ -202,7 +202,7 @@ def channel_lanes_cost(windows: ChannelLanes) -> float:
 
 
 def _cost_along_lines(windows: ChannelLanes) -> float:
-    """The same of a nest whose vectors go along lines."""
+    """The cost of a nest that is vectorized along lines."""
     c = windows.pixels.c
     stride = windows.stride(2, windows.pixels.c.column)
     length = extent_of(c.column)

@@ -30,7 +30,7 @@ FLAT = 1.25
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A kernel to be computed, matched as a contraction unless it is none, and what is known of its
+    """A kernel to compute, the contraction it matches, if any, and the known facts about its
     operands.
     """
 

@@ -108,8 +108,8 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
 
 
 def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContraction | None:
-    """The same where channels come last, for lines and a vector of channels at a time; None where
-    that does not pay.
+    """Lower depthwise windows of arrays with channels last, for lines and a vector of channels at a
+    time; None where that does not pay.
     """
     (*outer, first, column, lane), (k, *inner) = nest.loops, nest.reduction_axes
     values = interval(nest.b, problem.ranges, problem.constants)
@@ -168,8 +168,8 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
     )
 
     def lines_of(h: Expr, count: int) -> ir.Block:
-        """Make the words of the lines that are read, then for each place the sums of so many lines
-        of results.
+        """Pack the words of the lines that are read, then sum at each place for `count` lines of
+        results.
         """
         inputs = range(vp.extent_of(k) + count - 1)
         terms = [substitute(value, {first: h * rows, k: as_index(n), lane: c + d}) for n in inputs]
@@ -207,8 +207,8 @@ def _rows_of_a_word(nest: SumOfProducts, first: Index, many: int) -> int:
 
 
 def _in_places(weights: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray:
-    """The weights of so many rows of results, along an axis before that of the terms of a vp.word,
-    with zeros around them.
+    """The weights of `rows` rows of results, along an axis before that of the terms of a word, with
+    zeros around them.
     """
     spare = many - weights.shape[axis]
     sides = [

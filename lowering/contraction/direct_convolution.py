@@ -156,8 +156,8 @@ class _Edge:
     sums: set[tuple[int, int]]  # signs and constants
 
     def inside(self, place: int, count: int) -> range:
-        """Those of so many pixels for which a column is inside whose place is this for the first
-        one.
+        """The pixels of `count` whose column is inside the image, if the first pixel's column is at
+        `place`.
         """
         places = enumerate(range(place, place + self.stride * count, self.stride))
         some = [
@@ -200,7 +200,7 @@ def _by_runs(place: ex.Expr, parts: Sequence[tuple[int, ir.Block]]) -> ir.Block:
 
 
 class DirectConvolution:
-    """The kernels of one convolution, by tiles of this shape and strips of so many pixels."""
+    """The kernels of one convolution, by register tiles and strips of pixels."""
 
     def __init__(
         self, pixels: Pixels, constants: Constants, tile: Tile | None = None, most: int = 0
@@ -260,8 +260,8 @@ class DirectConvolution:
     # weights
 
     def tiled_rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
-        """The rows along an axis of constant weights, so many side by side. Blocks that would go
-        beyond the end move back.
+        """Pack the rows along an axis of constant weights, a tile's rows side by side. Blocks that
+        would go beyond the end move back.
         """
         elements = tile_elements(self.rows, self.panels * self.vectors, self.lanes).reshape(
             self.panels, self.wide
@@ -269,7 +269,7 @@ class DirectConvolution:
         return rows.take(elements, axis)
 
     def weights(self) -> PackedWeights:
-        """The weights, so many rows' side by side."""
+        """The weights, those of a tile's rows side by side."""
         c = self.c
         shape = (
             *(i.extent for i in self.around),

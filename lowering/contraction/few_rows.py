@@ -87,9 +87,7 @@ class FewRows:
 
     @property
     def along(self) -> ex.Index | None:
-        """The index of neighbours in memory, of weights that are the same for all rows: columns or
-        terms.
-        """
+        """The index along which weights shared by all rows are contiguous: columns or terms."""
         weights, axes = self.nest.b, self.nest.reduction_axes
         if (
             (read := only_read(weights)) is None
@@ -150,7 +148,7 @@ def why_not_few_rows(few: FewRows | None) -> str:
 
 
 def why_not_weights(few: FewRows) -> str:
-    """The same of its weights alone."""
+    """The reason that the weights alone rule the strategy out, if any."""
     if extent_of(few.column) < processor().tile_vector_bytes // few.nest.accumulator.element.bytes:
         return "too few columns for a vector"
     if prod(map(extent_of, few.nest.reduction_axes)) >= MIN_TERMS:

@@ -63,7 +63,7 @@ class PanelTiling:
     # panels
 
     def by_groups(self, several: int, shares: int = 1) -> None:
-        """Group the panels: `turn` counts groups, `panel` is the current one; each takes so many
+        """Group the panels: `turn` counts groups, `panel` is the current one; each takes `shares`
         shares of rows.
         """
         self.several, self.shares, self.share = several, shares, ex.Var("share", I64)
@@ -155,7 +155,7 @@ class PanelTiling:
         return self._waiting(tile, r, start, _parts(loop, each, parts), add)
 
     def tiles_of_blocks(self, reduction_axes: Sequence[ex.Index], sum: Sum, each: Dim) -> ir.Block:
-        """The same where sums go by blocks: of so many iterations of the outermost reduction
+        """Tile sums that are accumulated by blocks of `each` iterations of the outermost reduction
         axis.
         """
         tile, r, start, sums, loop = self._steps(reduction_axes, sum)
@@ -253,8 +253,8 @@ class PanelTiling:
         return loop
 
     def finished(self, sums: ex.Tensor, start: ex.Expr, r: ex.Index) -> ir.Block:
-        """The same for sums in registers. Where it is long they wait in memory: it is not repeated
-        for each of them.
+        """Finish sums that are held in registers. A long epilogue is emitted once: the sums wait
+        for it in memory.
         """
         operations = sum(isinstance(e, ex.Apply) for e in ir.nodes(self.c.epilogue))
         if not accumulators(self.c.epilogue) and operations < processor().tuning.long_epilogue:
@@ -275,7 +275,7 @@ class PanelTiling:
 
 
 def _parts(loop: ir.For, each: Dim, count: Dim) -> tuple[ex.Index, ir.For]:
-    """The index of a loop's parts, of so many iterations each, and the loop over one of them."""
+    """The index of a loop's parts, of `each` iterations, and the loop over one part."""
     part = ex.Index("part", count)
     extent = loop.index.extent
     first = part * each

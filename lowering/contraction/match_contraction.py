@@ -65,7 +65,7 @@ class SumOfProducts(ReductionNest):
     b: Expr
 
     def with_b_along(self, indices: set[Expr]) -> "SumOfProducts":
-        """The same, its factors swapped unless b depends on the indices."""
+        """The contraction with its factors swapped unless b depends on the indices."""
         return self if depends(self.b, indices) else replace(self, a=self.b, b=self.a)
 
     def guards_b(self, indices: set[Expr]) -> bool:
@@ -99,7 +99,7 @@ class Contraction(SumOfProducts):
 
     @property
     def unknown(self) -> set[Index]:
-        """The indices but the outer ones whose extents only a call tells."""
+        """The inner indices whose extents are known at a call only."""
         return {
             i
             for i in (self.row, *self.columns, *self.reduction_axes)
@@ -129,14 +129,14 @@ class LoweredContraction:
     exact: Expr | bool = True
 
     def only(self, condition: Expr) -> "LoweredContraction":
-        """The same, where a condition holds."""
+        """Restrict to where a condition holds."""
         conditions = {
             k: self.where[k] & condition if k in self.where else condition for k in self.kernels
         }
         return replace(self, where=conditions, exact=True)
 
     def or_else(self, condition: Expr, other: "LoweredContraction") -> "LoweredContraction":
-        """The same where a condition holds, and another form where it does not."""
+        """Use this form where a condition holds, and another elsewhere."""
         return self.only(condition).beside(other.only(~condition))
 
     def beside(self, other: "LoweredContraction") -> "LoweredContraction":
@@ -181,7 +181,7 @@ def kernel_from_body(
 
 @lru_cache(maxsize=8)
 def match_contraction(kernel: ir.Kernel) -> Contraction | None:
-    """The contraction that a kernel is; None if it is none."""
+    """Match a kernel as a contraction; None if it is not one."""
     nest = sum_of_products(kernel)
     if nest is None or any(
         isinstance(i.extent, int) and i.extent < 1 for i in (*nest.loops, *nest.reduction_axes)
@@ -236,7 +236,7 @@ def windowed(kernel: ir.Kernel, channels_last: bool = False) -> SumOfProducts | 
 
 @lru_cache(maxsize=8)
 def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None:
-    """The reduction that a kernel is; None if it is none."""
+    """Match a kernel as a reduction; None if it is not one."""
     loops, block = ir.outer_loops(kernel.body)
     match block:
         case (ir.Alloc(acc), ir.Store(again, (), start), ir.For() as loop, *epilogue) if (
@@ -256,7 +256,7 @@ def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None
 
 
 def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | None:
-    """The sum of products that a kernel is; None if it is none."""
+    """Match a kernel as a sum of products; None if it is not one."""
     if (r := match_reduction(kernel, least_loops)) is None or not (
         isinstance(r.start, Const) and r.start.value == 0
     ):

@@ -98,7 +98,7 @@ def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
 
 
 def joined_bits(parts: Sequence[Tensor]) -> tuple[Tensor, Block]:
-    """The same of whole factors."""
+    """The bit widths of whole factors, joined from those of their parts."""
     sizes = Tensor("size", (len(parts),), I32, "heap")
     body = list[Statement]()
     for n, bits in enumerate(parts):

@@ -66,7 +66,7 @@ class PanelPacking:
 
     def share_rows(self, steps: Dim) -> None:
         """Share the rows among threads where prepacked panels are few; a share stays in cache for
-        all of them.
+        all panels.
         """
         tiling = self.tiling
         rows = self.c.row.extent
@@ -223,7 +223,7 @@ class PanelPacking:
         return panels[(*self.beside, self.tiling.panel, k, self.tiling.place)]
 
     def known_panels(self, terms: vnni.Terms) -> np.ndarray | None:
-        """The panels of constant columns: steps of so many elements each."""
+        """Pack the panels of constant columns at compile time; None unless they are constant."""
         tiling = self.tiling
         lanes = self.tiling.lanes
         factors = vnni.known_terms(

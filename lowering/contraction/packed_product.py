@@ -133,8 +133,8 @@ def _single_integers(packing: PanelPacking) -> Block:
 def _words(
     packing: PanelPacking, products: Callable[[WordPairs], Expr], words: int = 1
 ) -> Block | None:
-    """The loops of a panel of words, so many of which are added before the sum; None if columns are
-    not read so.
+    """The loops of a panel that add `words` words before the sum; None if columns are not read by
+    panels.
     """
     steps = packing.words.steps
     packing.share_rows(steps)

@@ -80,7 +80,7 @@ class _RowLanes(DirectConvolution):
         return self.lowered()
 
     def weights(self) -> PackedWeights:
-        """Words of the rows, so many rows' side by side."""
+        """Pack the words of the rows, those of a tile's rows side by side."""
         lines = self.packing.known_rows()
         assert lines is not None
         packed = self.packing.constant(
@@ -103,7 +103,7 @@ class _RowLanes(DirectConvolution):
 
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The loops over words, the innermost one unrolled where the columns of a tile differ in
-        what is outside.
+        the taps that lie outside.
         """
         *around, last = axes = self.packing.words.reduction_axes
         turns = self.columns_of(last)
@@ -131,8 +131,8 @@ class _RowLanes(DirectConvolution):
     # where windows reach beyond the edge, are zeros, which are left out
 
     def offset(self, sign: ex.Expr | bool) -> bool:
-        """Offsets bytes; where there are few places, each has what is taken from its sums, of the
-        weights not left out.
+        """Offset bytes to change their sign; where there are few places, each has the correction of
+        its sums, for the weights inside.
         """
         if not offset_bytes(self.packing, self.swapped, sign):
             return False

@@ -34,7 +34,7 @@ class SplitGroups:
 
 
 def split_groups(kernel: ir.Kernel) -> SplitGroups | None:
-    """The kernel with the first loop cut that goes over groups; None where there is none."""
+    """Split the first loop that goes over groups; None if there is none."""
     for s in ir.statements(kernel.body):
         if isinstance(s, ir.For) and s.kind == "serial" and s.stop is None:
             divisors = {n for e in ir.nodes(kernel.body) if (n := _group(e, s.index)) is not None}

@@ -136,8 +136,8 @@ class Tiling:
         rows: Sequence[Index],
         body: Sequence[Pass[..., Any]],
     ) -> Plan | None:
-        """The plan with so many kernels fused; None if that does not pay, or others see an array
-        between them.
+        """Fuse `count` kernels of the plan; None if that does not pay, or other kernels access an
+        array between them.
         """
         chain = plan.kernels[first : first + count]
         others = (*plan.kernels[:first], *plan.kernels[first + count :])
@@ -222,8 +222,8 @@ def _tasks(
     row: Index,
     start: Var,
 ) -> ir.Block:
-    """The parallel loop over tasks of some tiles each; what is the same for all tiles is computed
-    before them.
+    """The parallel loop over tasks of some tiles each; values that are equal for all tiles are
+    computed before it.
     """
     tile = Index("tile", tiles := -(-extent_of(row) // ROWS))
     share = Var("share", I64)

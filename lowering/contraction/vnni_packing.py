@@ -53,7 +53,7 @@ class Terms:
         return e
 
     def packed(self, array: np.ndarray) -> np.ndarray:
-        """The same of known factors, whose last axes are reduced."""
+        """Pack known factors, whose last axes are reduced."""
         return array.reshape(*array.shape[: array.ndim - len(self.reduction_axes)], -1)
 
 
@@ -142,7 +142,7 @@ def tile_elements(size: int, tiles: int, each: int) -> np.ndarray:
 
 
 def word(terms: Sequence[ex.Expr], many: int, first: int = 0) -> ex.Expr:
-    """Terms beside each other in a word of so many, zeros in the other places."""
+    """Pack terms side by side into a word of `many`, with zeros in the other places."""
     bits = WORD // many
     placed: list[ex.Expr] = []
     for n, term in enumerate(terms, first):
@@ -156,7 +156,7 @@ def flipped(word: ex.Expr, bits: ex.Expr | None) -> ex.Expr:
 
 
 def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
-    """The words of an array of terms, so many along an axis in each."""
+    """Pack an array of terms into words, `many` along an axis in each."""
     terms = np.moveaxis(terms, axis, -1)
     terms = np.pad(terms, [(0, 0)] * (terms.ndim - 1) + [(0, -terms.shape[-1] % many)])
     return np.moveaxis(
@@ -412,7 +412,9 @@ def is_edge(condition: ex.Expr, read: ex.Read) -> bool:
 
 
 def _around(axes: Sequence[_Axis]) -> Sequence[_Axis]:
-    """The axes whose loops are around all parts: what is written several times is near then."""
+    """The axes whose loops enclose all parts, so that elements written several times are still in
+    cache.
+    """
     return axes[: max(1, len(axes) - 1)]
 
 

@@ -107,10 +107,10 @@ class WinogradKernels:
         return self.transform.points * (products + transforms + rows * steps / WEIGHTS_READ)
 
     def by_panels(self) -> None:
-        """Panels of so many tiles of results, that move back where they would go beyond the end,
-        the last one narrower where that is enough. There is room for whole vectors of a known
-        number, which hold anything in the places of others. Where panels are few, threads share the
-        rows as well, and columns are turned before.
+        """Compute by panels of tiles of results. A panel that would go beyond the end moves back,
+        and the last one is narrower where that is enough. A panel holds whole vectors, whose lanes
+        beyond a known number are undefined. Where panels are few, threads share the rows as well,
+        and columns are transformed before.
         """
         self.narrow = self.width = width = VECTORS * self.lanes
         self.panels, left = divided(self.count, width), self.count % width
@@ -179,7 +179,7 @@ class WinogradKernels:
         return words, ir.nested((*self.rows, *pairs.reduction_axes), tuple(body))
 
     def packed(self, points: np.ndarray) -> tuple[ex.Tensor, dict[ex.Tensor, np.ndarray]]:
-        """The same of constant weights, as they are used: by tiles of rows."""
+        """Pack constant weights in the order of use: by tiles of rows."""
         rows = tile_elements(extent_of(self.c.row), self.tiles, self.height)
         tiles = self.pairs.packed(points)[..., rows, :]  # points, around, tile, row, step
         tiles = np.moveaxis(tiles, 0, len(self.rows)).swapaxes(-1, -2)

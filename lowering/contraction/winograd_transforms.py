@@ -33,8 +33,8 @@ Vector = Sequence[Any]
 
 @dataclass(frozen=True, eq=False)
 class WinogradTransform:
-    """One of them: how many results a tile has along an axis, the products with B', G and A', and
-    what results are times.
+    """A Winograd transform: the results of a tile along an axis, the products with B', G and A',
+    and the factor of the results.
     """
 
     size: int

@@ -2,7 +2,7 @@
 
     %s = dali.add %x, %x : i8      =>  [-128, 127], where the sum may reach [-256, 254]
 
-Calls are analysed with their operands' ranges. Results of nests, state and float operations may
+Calls are analyzed with their operands' ranges. Results of nests, state and float operations may
 have any value.
 """
 

@@ -146,7 +146,7 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
         }
 
     def threads(turned: bool, body: Callable[[Expr, Expr], Block]) -> For:
-        """The loop over a tile's packs, one per thread; neighbouring threads have packs of one row,
+        """The loop over a tile's packs, one per thread; neighboring threads have packs of one row,
         or of one column.
         """
         thread = Index("t", THREADS)

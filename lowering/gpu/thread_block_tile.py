@@ -41,8 +41,8 @@ def may_reach(size: Dim, least: int) -> bool:
 
 
 def digits(position: Expr, extents: Sequence[Dim]) -> tuple[list[Expr], Expr | bool]:
-    """Delinearize a row-major position, by one division per index; and whether it is inside. There
-    may be no elements: by the extent of 0 that only a call tells, nothing is divided then.
+    """Delinearize a row-major position by one division per index, and test that it is inside. A
+    size of 0, known at a call only, is not divided by.
     """
     values: list[Expr] = []
     for n, extent in enumerate(extents):

@@ -20,7 +20,7 @@
         }
 
 Rows and columns lie in shared memory in the order in which threads read them, by packs, so that
-neighbouring threads store neighbouring elements of y. Legal for integers in any order, and for
+neighboring threads store neighboring elements of y. Legal for integers in any order, and for
 floats since a sum's terms are added in the documented order, each by a fused multiply-add. Float
 terms beyond the end or outside a guard are skipped, by a mask in shared memory: adding zero would
 make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis.
@@ -53,8 +53,8 @@ TOGETHER = (
     4  # rows or columns of a thread that lie side by side in shared memory, and are loaded at once
 )
 SMALLEST = 16  # elements along an axis that are worth tiles
-NEAR = 4  # largest stride, in elements, between reads of neighbouring threads
-SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use different banks
+NEAR = 4  # largest stride, in elements, between reads of neighboring threads
+SECTOR = 32  # bytes of terms that neighboring threads read; four rows then use different banks
 
 
 @scheduled_gpu_pass

@@ -132,8 +132,8 @@ def _contiguous(block: ir.Block, last: Index) -> list[Place]:
 
 
 def _whole(block: ir.Block, indices: list[Index]) -> list[Place]:
-    """The accesses to arrays that are indexed by all indices in order; empty if others depend on
-    all of them.
+    """The accesses to arrays that are indexed by all indices in order; empty if any other access
+    depends on all indices.
     """
     places: list[Place] = []
     for s, here in _accesses(block) or ():

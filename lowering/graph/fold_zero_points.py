@@ -1,4 +1,4 @@
-"""Fold the zero points of quantised convolutions and dense layers into their biases, and pad their
+"""Fold the zero points of quantized convolutions and dense layers into their biases, and pad their
 inputs beforehand.
 
     sum of (x - zx) * (w - zw) + bias  =>  sum of x * v + (bias - zx * sum of v),  v = w - zw

@@ -1,4 +1,4 @@
-"""Vectorize across a short innermost axis, such as the colours of an image, by joining it with the
+"""Vectorize across a short innermost axis, such as the colors of an image, by joining it with the
 loop around.
 
     for i in 0..1000 { for c in 0..3 { y[i, c] = x[i, c] * g[c] } }

@@ -32,9 +32,7 @@ def collapse(kernel: ir.Kernel) -> ir.Kernel:
 def _collapsed(
     parameters: tuple[Tensor, ...], body: ir.Block
 ) -> tuple[tuple[Tensor, ...], ir.Block]:
-    """The collapse of kernels that may differ in what directs passes; several of these ask for
-    it.
-    """
+    """Collapse loops; kernels that differ only in hints to later passes share the result."""
     kernel = _without_unit_axes(ir.Kernel("", parameters, _without_single(body)))
     while (pair := next(_pairs(kernel), None)) is not None:
         kernel = _joined(kernel, *pair).kernel

@@ -9,8 +9,8 @@ from ..analysis.written import fill, unwritten_in
 
 
 def verified_nest(kernel: Kernel, operator: Any) -> Kernel:
-    """The kernel of an operator's nest, with zeros in what is not proved to be written; raises
-    where it is not legal.
+    """Verify the kernel of an operator's nest, with zeros in elements that are not proved to be
+    written; raise if it is not legal.
     """
     place = source_place(operator.nest)
     try:

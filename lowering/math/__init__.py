@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
 
 
 def computed(function: str, *operands: Expr) -> Expr:
-    """One of FUNCTIONS of these operands, in primitives."""
+    """Expand a function of FUNCTIONS into primitives."""
     element = operands[0].type
     return converted(
         FUNCTIONS[function](*(converted(o, compute_type(element)) for o in operands)), element

@@ -111,8 +111,8 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
-    """The same by halves (Estrin), a shorter dependence chain, but for Horner's last step, which
-    decides the error.
+    """Evaluate a polynomial by halves (Estrin), a shorter dependence chain, but for Horner's last
+    step, which decides the error.
     """
     terms = [c if isinstance(c, Expr) else constant(c, x.type) for c in coefficients[1:]]
     power = x

@@ -99,7 +99,7 @@ class _Writer:
 
     @contextmanager
     def block(self, head: str, end: str = "}") -> Iterator[None]:
-        """Lines inside a region. What is computed there is not known after it."""
+        """Emit lines inside a region, whose values are not visible after it."""
         self.line(head)
         self.depth += 1
         known = dict(self.names)

@@ -70,7 +70,7 @@ def _alike(
     a: ir.Statement, b: ir.Statement, between: ir.Block
 ) -> tuple[int, Var | Tensor, Var | Tensor] | None:
     """The number of leading statements of two loops that compute one value, and its names; None if
-    there is none.
+    it is 0.
     """
     if not (isinstance(a, ir.For) and isinstance(b, ir.For) and a.is_whole and b.is_whole):
         return None

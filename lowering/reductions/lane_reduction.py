@@ -34,9 +34,7 @@ def lane_reduction(s: ir.Statement) -> ir.Block | None:
 
 
 def by_lanes(s: ir.Statement, most: int | None = None) -> ir.Block | None:
-    """A loop that reduces along memory by lanes, if it may be long enough; all of it by at most so
-    many lanes, if said.
-    """
+    """Reduce a loop along memory by lanes, if it may be long enough; `most` limits the lanes."""
     if not isinstance(s, ir.For) or s.kind == "vector" or (found := along_memory(s)) is None:
         return (s,) if isinstance(s, ir.For) and s.kind == "vector" else None
     store, function, value = found

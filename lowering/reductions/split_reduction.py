@@ -115,7 +115,7 @@ def _block_of(reduction: ir.For, block: Index, each: Dim, from_zero: bool) -> ir
 def split_in_blocks(
     kernel: ir.Kernel, each: Dim, count: Dim, from_zero: bool = True
 ) -> tuple[ir.Kernel, ir.Kernel]:
-    """The kernels that reduce each block of so many iterations, and the partial results.
+    """The kernels that reduce each block of `each` iterations, and the partial results.
 
     Equal blocks run `from_zero`, so that the threads of a GPU's block take the same steps.
     """

@@ -5,7 +5,7 @@
         for l vector 8 { s[l] = t[l] ... }
 
 Legal since all next values are computed before any is stored. Pays from `group_scalars` isomorphic
-updates. A lane holds consecutive scalars, one per vector row, so a read of a neighbour reads
+updates. A lane holds consecutive scalars, one per vector row, so a read of a neighbor reads
 another row; only at a row's ends it reads the next lane. `arrange` assigns positions, `roll` writes
 the loop. A kernel of two ticks needs no copy: the second tick goes back from t to s.
 """

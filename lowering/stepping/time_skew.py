@@ -12,8 +12,8 @@ blocking).
 
 Legal for one loop over rows that reads rows at constant distances, across the field's edge too.
 Pays from MIN_STATE_BYTES, state larger than the caches: a row of a later tick follows as soon as
-its neighbours of the earlier tick are done, so rows between ticks never leave the cache. Blocks
-recompute the rows of their neighbours, to the same bits, and so run independently.
+its neighbors of the earlier tick are done, so rows between ticks never leave the cache. Blocks
+recompute the rows of their neighbors, to the same bits, and so run independently.
 """
 
 from collections.abc import Mapping

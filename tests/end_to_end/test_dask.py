@@ -194,9 +194,7 @@ def test_halos_are_what_a_stencil_reads() -> None:
     found = on_chunks(f, (F,), (16, 10, 30))
     taken = {key[-1] for key in found.dask if isinstance(key, tuple) and "-halo-" in key[0]}
     rest = "slice(0, 16, None), slice({}, None), slice(0, 30, None)"
-    assert taken == {
-        f"({rest.format(row)})" for row in ("0, 1", "9, 10")
-    }  # a row of each neighbour
+    assert taken == {f"({rest.format(row)})" for row in ("0, 1", "9, 10")}  # a row of each neighbor
     assert found.chunks == ((16,), (9, 9), (30,))
 
 

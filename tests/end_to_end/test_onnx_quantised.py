@@ -1,4 +1,4 @@
-"""Quantised ONNX: models quantised by onnxruntime give its bits, and every operator of its own
+"""Quantized ONNX: models quantized by onnxruntime give its bits, and every operator of its own
 agrees on the targets.
 """
 

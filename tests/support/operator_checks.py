@@ -58,7 +58,7 @@ def assert_same(found: np.ndarray, wanted: np.ndarray, ulps: int, message: str) 
 
 
 def ordered(floats: np.ndarray) -> np.ndarray:
-    """Python's integers in the order of the floats, neighbours one apart."""
+    """Python's integers in the order of the floats, neighbors one apart."""
     bits = floats.view(f"i{floats.dtype.itemsize}").astype(object)
     return np.where(bits < 0, -(bits & (1 << (8 * floats.dtype.itemsize - 1)) - 1), bits)
 

@@ -1,4 +1,4 @@
-"""Networks quantised by onnxruntime in every way it has, and whether what is imported of them gives
+"""Networks quantized by onnxruntime in every way it has, and whether what is imported of them gives
 its bits.
 
 python tests/support/quantised_onnx.py        a line for each of the 15 models
@@ -100,7 +100,7 @@ def mobilenet() -> onnx.ModelProto:
 
 
 def transformer() -> onnx.ModelProto:
-    """A block that normalises before the attention and before the two linear layers."""
+    """A block that normalizes before the attention and before the two linear layers."""
     net, width, heads, length = Net(3), 32, 2, 8
 
     def linear(x: str, n: int, m: int) -> str:
@@ -148,7 +148,7 @@ def inputs(model: onnx.ModelProto, seed: int) -> np.ndarray:
 
 
 def quantised(model: onnx.ModelProto, way: str, folder: Path) -> bytes:
-    """The model quantised by onnxruntime's tool."""
+    """The model quantized by onnxruntime's tool."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         QuantFormat,

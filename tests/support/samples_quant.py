@@ -1,4 +1,4 @@
-"""Random quantised operators over arrays: sizes, zero points and edges of types that their
+"""Random quantized operators over arrays: sizes, zero points and edges of types that their
 constraints admit.
 """
 

@@ -1,7 +1,7 @@
 """MLIR of `func`, `linalg`, `arith`, `math` and `tensor`, parsed by xDSL, to programs.
 
 Integers without a sign are signed; what reads them as unsigned converts them before and after.
-Undefined behaviour has our meaning. An operation of `linalg` is its body, element by element, over
+Undefined behavior has our meaning. An operation of `linalg` is its body, element by element, over
 the space of its loops, and the reductions in it:
 
     linalg.generic {indexing_maps = [(i, j, k) -> (i, k), (k, j), (i, j)]} ... { yield out + a * b }

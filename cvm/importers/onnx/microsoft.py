@@ -1,4 +1,4 @@
-"""onnxruntime's own quantised operators (domain com.microsoft), computed in the steps of its
+"""onnxruntime's own quantized operators (domain com.microsoft), computed in the steps of its
 kernels.
 
 Scales and zero points are constants. An addition is two fused multiply-adds of f32, here products

@@ -1,4 +1,4 @@
-"""Operators between DequantizeLinear and QuantizeLinear, replaced by the quantised operators that
+"""Operators between DequantizeLinear and QuantizeLinear, replaced by the quantized operators that
 onnxruntime fuses them to.
 
     DequantizeLinear(x), DequantizeLinear(w) -> Conv -> QuantizeLinear  =>  QLinearConv(x, w)
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 MICROSOFT = "com.microsoft"
-# by operator: the quantised one, its domain, how many operands it needs, and the types that it
+# by operator: the quantized one, its domain, how many operands it needs, and the types that it
 # takes
 FUSED = {
     "Conv": ("QLinearConv", "", (2, 3), "bB"),
@@ -30,7 +30,7 @@ FUSED = {
 
 
 def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
-    """The nodes of a graph, with the quantised operator in the place of each QuantizeLinear that
+    """The nodes of a graph, with the quantized operator in the place of each QuantizeLinear that
     ends such a pattern.
     """
     producers = {name: node for node in graph.node for name in node.output}
@@ -72,7 +72,7 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
 def quantised(
     node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[str, Any], opset: int
 ) -> Any:
-    """The operator on what was dequantised; None where it is not one that onnxruntime has."""
+    """The operator on what was dequantized; None where it is not one that onnxruntime has."""
     from onnx import helper
 
     name, domain, counts, kinds = FUSED[op.op_type]

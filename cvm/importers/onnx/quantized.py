@@ -1,4 +1,4 @@
-"""ONNX's operators on quantised tensors: integers that stand for (q - zero point) * scale."""
+"""ONNX's operators on quantized tensors: integers that stand for (q - zero point) * scale."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def dot(
 def integer_product(
     at: At, a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | None = None
 ) -> Node:
-    """NumPy's product of quantised matrices, in i32."""
+    """NumPy's product of quantized matrices, in i32."""
     zeros = parameter(a_zero, a), parameter(b_zero, b)
     if a.rank >= 2 and b.rank == 2 and (a.rank == 2 or zeros[0].rank == 0):
         y = dot(
@@ -143,7 +143,7 @@ def integer_convolution(
     w_zero: Node | None = None,
     bias: Node | None = None,
 ) -> Node:
-    """The convolution of quantised tensors, in i32."""
+    """The convolution of quantized tensors, in i32."""
     kernel = kernel_sizes(at, w)
     strides, dilations, before, after = spatial(at, x, kernel)
     if len(kernel) > 2 or any(n < 0 for n in (*before, *after)):

@@ -1,4 +1,4 @@
-"""ONNX's operators that reduce axes, and normalisations, which are made of reductions."""
+"""ONNX's operators that reduce axes, and normalizations, which are made of reductions."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def lp_normalization(at: At, x: Node) -> Known:
     return norm.scalar("eq", 0.0).scalar("switch", number(x, 0), x / norm).cast(x.element)
 
 
-# Normalisation
+# Normalization
 
 
 def normalized(at: At, x: Node, over: tuple[int, ...], epsilon: float) -> tuple[Node, Node, Node]:

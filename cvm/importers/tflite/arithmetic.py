@@ -120,7 +120,7 @@ NO_ZERO = Exactness(
 
 @rule("DIV", exact=NO_ZERO, floats=FINITE)
 def divide(at: At, a: Node, b: Node) -> Known:
-    """Take all but quantised numbers of 16 bits."""
+    """Take all but quantized numbers of 16 bits."""
     if not at.y.is_quantised:
         return activated(at, quotient(at, a, b))
     if at.y.element.bits > 8:

@@ -63,7 +63,7 @@ def factors(at: At, of: Tensor) -> list[float]:
 
 
 def check_quantised(at: At) -> None:
-    """Refuse floats with quantised weights (hybrid), which are quantised when called."""
+    """Refuse floats with quantized weights (hybrid), which are quantized when called."""
     if at.x.element.kind == "float" and at.input(1).element.is_integer:
         raise Unsupported("a hybrid operator, floats times quantised weights,")
     if any(z for z in at.input(1).zero_points) and len(at.input(1).scales) > 1:
@@ -80,7 +80,7 @@ def accumulators(
 
 
 def finished(at: At, sums: Node, of: Tensor) -> Node:
-    """Accumulators as quantised numbers of the result, through its activation."""
+    """Accumulators as quantized numbers of the result, through its activation."""
     if at.y.element is I32:
         return sums
     return requantized(

@@ -292,7 +292,7 @@ def along(at: At, x: Node, places: np.ndarray, axis: int) -> Node:
 
 @rule("RESIZE_BILINEAR", floats=ROUNDED)
 def resize_bilinear(at: At, x: Node, size: Ints) -> Known:
-    """Weigh quantised numbers with 10 bits."""
+    """Weigh quantized numbers with 10 bits."""
     if not at.x.is_quantised:
         mode = (
             "align_corners"

@@ -1,4 +1,4 @@
-"""Parameters of quantised operators as the reference kernels compute them: multipliers and shifts,
+"""Parameters of quantized operators as the reference kernels compute them: multipliers and shifts,
 ranges of activations.
 """
 
@@ -45,7 +45,7 @@ def quantized_multiplier(factor: float) -> tuple[int, int]:
 
 
 def scaled(x: Any, factor: float | tuple[Any, Any], rounding: str) -> np.ndarray:
-    """Integers times a quantised multiplier, as the operator `quant.requantize` computes them."""
+    """Integers times a quantized multiplier, as the operator `quant.requantize` computes them."""
     m, s = factor if isinstance(factor, tuple) else quantized_multiplier(factor)
     wide = (np.asarray(x, np.int64), np.int64(m), np.int64(s))
     return ROUNDINGS[rounding].reference(*wide).astype(np.int32).astype(np.int64)

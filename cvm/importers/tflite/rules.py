@@ -5,7 +5,7 @@ our operations of one.
     def softmax(at: At, x: Node) -> Known: ...
 
 The parameters after the first are the operator's inputs, as in `graph/rules.py`. `at["beta"]` is an
-option, `at.inputs` and `at.outputs` are tensors with their quantisation. `exact` and `floats` say
+option, `at.inputs` and `at.outputs` are tensors with their quantization. `exact` and `floats` say
 how results compare with the reference kernels, of integers and where there are floats; a rule that
 decides this sets `at.rule_exactness`. docs/tflite.md is made of this table.
 """

@@ -1,4 +1,4 @@
-"""Softmax of quantised numbers, in integers, as the reference kernels compute it: of 8 bits in
+"""Softmax of quantized numbers, in integers, as the reference kernels compute it: of 8 bits in
 gemmlowp's fixed point with an exponential that is a table, of 16 bits by tables with
 interpolation.
 """
@@ -94,7 +94,7 @@ def looked_up(at: At, table: np.ndarray, below: Node) -> Node:
 
 @rule("LOG_SOFTMAX", floats=ROUNDED)
 def log_softmax(at: At, x: Node) -> Known:
-    """Along the last axis. Take all but quantised numbers of 16 bits."""
+    """Along the last axis. Take all but quantized numbers of 16 bits."""
     if not at.x.is_quantised:
         return log_softmax_along(x, real_axes((-1,), x.rank)[0])
     if x.element.bits > 8:

@@ -77,7 +77,7 @@ GATE_SCALE = np.float32(2.0**-12)
 
 @rule("UNIDIRECTIONAL_SEQUENCE_LSTM", exact=SUMS)
 def lstm(at: At, x: Node, *more: Node | None) -> Known:
-    """Take i8, and no layer normalisation. The state, of the last output and the cell, is an
+    """Take i8, and no layer normalization. The state, of the last output and the cell, is an
     argument and a result.
     """
     inputs = [x, *more, *[None] * (23 - len(more))]

@@ -1,4 +1,4 @@
-"""Functions of one operand. Of quantised numbers they are look-up tables, computed while importing
+"""Functions of one operand. Of quantized numbers they are look-up tables, computed while importing
 as the reference kernels compute an element; of floats, scalar operations.
 """
 
@@ -200,7 +200,7 @@ TABLES: dict[str, Function] = {
     "HARD_SWISH": hard_swish,
     "LEAKY_RELU": quantized_leaky_relu,
     **{kind: relu(kind) for kind in LIMITS if kind != "NONE"},
-}  # of quantised numbers
+}  # of quantized numbers
 
 SCALAR = {
     "ABS": "abs_",

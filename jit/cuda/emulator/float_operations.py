@@ -21,8 +21,8 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _odd_sum(a: Array, b: Array) -> Array:
-    """a + b; where that is not exact, the neighbour whose last bit is set: rounded again to less,
-    it is rounded once.
+    """a + b rounded to odd: if inexact, the neighbor whose last bit is set, so that a later
+    rounding to fewer bits is correct.
     """
     total, error = _two_sum(a, b)
     bits = np.ascontiguousarray(total).view(np.int64)
@@ -78,8 +78,8 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 
 def toward(value: Array, exact_side: Array, rounding: str) -> Array:
-    """`value` or its neighbour on the right side of the exact one; `exact_side` is the sign of
-    exact minus value.
+    """`value` or its neighbor on the right side of the exact one; `exact_side` is the sign of exact
+    minus value.
     """
     down = {
         "rz": (exact_side < 0) & (value > 0),

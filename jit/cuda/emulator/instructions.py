@@ -127,9 +127,7 @@ class Instructions:
         return lambda active: base[active].astype(np.uint64, copy=False) + offset
 
     def _access(self, i: Instruction, place: str, width: int) -> Callable[[Active], Place]:
-        """The addresses of so many bytes each, which are aligned, and the memory that they lie
-        in.
-        """
+        """The aligned addresses of `width` bytes each, and the memory that holds them."""
         addresses, lanes, space = self._addresses(place), self.registers.lanes, _space(i)
         what = "load" if i.name == "ld" else "store"
 

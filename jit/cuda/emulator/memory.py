@@ -22,8 +22,8 @@ BANKS, BANK = 32, 4  # of shared memory, and bytes that each gives at once
 
 
 class Memory:
-    """Global memory: arrays that live as long as the memory, what was asked of them, and what a
-    launch does to them.
+    """Global memory: arrays with their addresses, counts of transactions, and the history of
+    accesses by which races are detected.
     """
 
     def __init__(self, count_transactions: bool = False) -> None:
@@ -128,8 +128,8 @@ class Memory:
         )
 
     def count(self, what: str, lanes: Array, addresses: Array, width: int) -> None:
-        """Counts the bytes, the sectors that each warp's access touches, and how few could hold the
-        bytes that it wants.
+        """Count the bytes, the sectors that each warp's access touches, and the fewest sectors that
+        could hold these bytes.
         """
         warps = lanes.astype(np.int64) // WARP << 48
         byte = addresses.astype(np.int64)
@@ -144,7 +144,7 @@ class Memory:
         self.statistics[f"{what} requests"] += len(each)
 
     def count_banks(self, lanes: Array, offsets: Array, width: int) -> None:
-        """Count answers of shared memory, 128 bytes of neighbouring threads at once, and bank
+        """Count shared-memory transactions, 128 bytes of neighboring threads at once, and bank
         conflicts.
         """
         groups = lanes.astype(np.int64) // min(WARP, BANKS * BANK // width)

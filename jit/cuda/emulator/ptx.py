@@ -6,7 +6,7 @@ from functools import lru_cache
 
 
 class Unsupported(Exception):
-    """PTX that the emulator does not know."""
+    """PTX that the emulator does not implement."""
 
 
 @dataclass(frozen=True, slots=True)

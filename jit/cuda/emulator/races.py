@@ -27,7 +27,7 @@ Known = Counter[int]  # by thread or block, the time before which its accesses a
 
 class Fault(Exception):
     """An error that a GPU would not detect: an access out of bounds, a race, or undefined
-    behaviour.
+    behavior.
     """
 
 

@@ -1,5 +1,5 @@
-"""The registers of all threads that run together: one array for each, seen under the type that an
-instruction wants.
+"""The registers of all threads that run together: one array for each, viewed under the type of an
+instruction's operand.
 """
 
 import re
@@ -13,7 +13,7 @@ from .ptx_types import Array, dtype
 
 Active: TypeAlias = (
     slice | Array
-)  # the threads that execute: ascending numbers, a slice where they are neighbours
+)  # the threads that execute: ascending numbers, a slice where they are neighbors
 
 
 class Registers:
@@ -116,7 +116,7 @@ class Registers:
         return np.broadcast_to(self.number(base, np.dtype(np.uint64)), self.count), number
 
     def active(self, numbers: Array) -> Active | None:
-        """These threads, as the threads that execute."""
+        """Select threads by number: a slice if they are consecutive, None if there are none."""
         if not len(numbers):
             return None
         if int(numbers[-1]) - int(numbers[0]) + 1 == len(numbers):

@@ -30,9 +30,9 @@ def launch(
     some: range | None = None,
     shared: int = 0,
 ) -> None:
-    """Runs a kernel over `grid` blocks of `threads` threads, or `some` of the blocks. `arguments`
-    are addresses and integers, in order; `shared` are the bytes of an array that only the launch
-    tells, and that is the only one.
+    """Run a kernel over `grid` blocks of `threads` threads, or `some` of the blocks. `arguments`
+    are addresses and integers, in order; `shared` is the size in bytes of the dynamic shared array,
+    where the kernel has one.
     """
     named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
     memory.begin()
@@ -139,7 +139,9 @@ class _Batch:
         return found
 
     def divided(self, end: Instruction, active: Active) -> tuple[Active | None, Active | None]:
-        """Those of the threads that do what the instruction says, and those that go on."""
+        """Split the threads at a predicate: those that execute the instruction, and those that go
+        on.
+        """
         if end.guard is None:
             return active, None
         name, negated = end.guard

@@ -92,7 +92,7 @@ def test_rows_that_are_broadcast_are_coalesced() -> None:
 @pytest.mark.parametrize("columns", [256, 203])
 @pytest.mark.parametrize("element", ["f32", "f64", "ui8", "i16"])
 def test_maxima_of_rows(element: str, columns: int) -> None:
-    """Neighbouring threads read neighbouring elements; NaN and the sign of 0.0 are those of a
+    """Neighboring threads read neighboring elements; NaN and the sign of 0.0 are those of a
     CPU.
     """
     x = RANDOM.normal(50, 9, (64, columns)).astype(WIDTHS[element])
@@ -662,7 +662,7 @@ def test_shapes_of_tiles(
     why: str,
     compile_for: Callable[..., None],
 ) -> None:
-    """A thread's sums; neighbouring threads read neighbouring packs of shared memory and elements
+    """A thread's sums; neighboring threads read neighboring packs of shared memory and elements
     of arrays.
     """
     compile_for(gpu=Gpu(multiprocessors=multiprocessors))

@@ -35,7 +35,7 @@ def test_of_an_index_that_steps_by_two_the_image_has_half() -> None:
         3,
         7,
         4,
-    )  # pairs of neighbours at every other place
+    )  # pairs of neighbors at every other place
 
 
 def test_what_is_no_sum_of_indices_or_differently_guarded_has_no_image() -> None:
