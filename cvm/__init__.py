@@ -70,10 +70,10 @@ if TYPE_CHECKING:
     from .importers.onnx import from_onnx
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
-    from .tracing.control_flow import fori_loop, scan, while_loop
-    from .tracing.derivatives import grad, jvp, value_and_grad, vjp
-    from .tracing.traced_function import TracedFunction
-    from .tracing.vmap import vmap
+    from .transforms.control_flow import fori_loop, scan, while_loop
+    from .transforms.derivatives import grad, jvp, value_and_grad, vjp
+    from .transforms.traced_function import TracedFunction
+    from .transforms.vmap import vmap
 
     Reference = _Literal["tflite-reference", "tosa", "onnxruntime"]
     Rules = _Literal["numpy", "dali"]
@@ -88,12 +88,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _PLACES = {  # of functions whose modules are loaded when they are asked for
-    **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "tracing.derivatives"),
-    **dict.fromkeys(("fori_loop", "scan", "while_loop"), "tracing.control_flow"),
+    **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "transforms.derivatives"),
+    **dict.fromkeys(("fori_loop", "scan", "while_loop"), "transforms.control_flow"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
     **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
     "from_mlir": "importers.mlir_text",
-    "vmap": "tracing.vmap",
+    "vmap": "transforms.vmap",
 }
 
 __all__ = [
@@ -249,7 +249,7 @@ def compile(
                 "convert is for programs, whose arguments have declared types; a Python "
                 "function takes any"
             )
-        from .tracing.traced_function import TraceOptions, traced
+        from .transforms.traced_function import TraceOptions, traced
 
         traces = TraceOptions(target, options, rules, static_argnums, static_argnames)
         return (
@@ -347,7 +347,7 @@ def __getattr__(name: str) -> _Any:
         return importlib.import_module(f".{name}", __name__)
     near = ""
     if not name.startswith("_") and not _is_module(name):
-        from .tracing.operator_functions import function
+        from .numpy.operator_functions import function
 
         if (found := function(name)) is not None:
             return found
@@ -370,6 +370,6 @@ def __dir__() -> list[str]:
     """The public names: those of `__all__`, the operators as functions, and the modules of
     dialects.
     """
-    from .tracing.operator_functions import names
+    from .numpy.operator_functions import names
 
     return sorted({*__all__, *names(), "dali", "theano"})

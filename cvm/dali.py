@@ -4,7 +4,7 @@
 
 from cvm.dialect.spec.operator import OPERATORS
 
-from .tracing.operator_functions import OperatorFunction, names
+from .numpy.operator_functions import OperatorFunction, names
 
 
 def __getattr__(name: str) -> OperatorFunction:

@@ -11,7 +11,7 @@ from typing import Any
 from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 
-from .tracing.operator_functions import OperatorFunction, names
+from .numpy.operator_functions import OperatorFunction, names
 from .tracing.trace import TracedArray, apply
 
 

@@ -19,8 +19,7 @@ sys.path[:0] = [str(ROOT)]
 from cvm.dialect.numpy import elementwise as elementwise  # noqa: E402  (loads the table)
 from cvm.dialect.numpy.ufunc_table import UFUNCS  # noqa: E402
 
-from cvm.numpy import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
-from cvm.numpy.array_api import FUNCTIONS  # noqa: E402
+from cvm.numpy import FUNCTIONS, REFUSED  # noqa: E402
 from cvm.numpy.ufuncs import ALIASES, RESULTS  # noqa: E402
 
 PAGE = ROOT / "docs" / "numpy.md"
@@ -191,15 +190,15 @@ def rows() -> list[tuple[str, str]]:
     for name in sorted(n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)):
         ufunc = getattr(np, name).__name__
         row = UFUNCS.get(ALIASES.get(ufunc, ufunc))
-        if ufunc in DIFFERS and (row or ufunc in FUNCTIONS or ufunc in ARRAY_FUNCTIONS):
+        if ufunc in DIFFERS and (row or ufunc in FUNCTIONS):
             found[name] = f"differs: {DIFFERS[ufunc]}"
         elif row is not None:
             found[name] = f"within {row.ulps} ulp of the exact value" if row.ulps else "same"
-        elif ufunc in RESULTS or ufunc in FUNCTIONS or ufunc in ARRAY_FUNCTIONS:
+        elif ufunc in RESULTS or ufunc in FUNCTIONS:
             found[name] = "same"
         else:
             found[name] = f"refused: {NOT_OFFERED.get(ufunc, 'not offered yet')}"
-    for name in (*FUNCTIONS, *ARRAY_FUNCTIONS):
+    for name in FUNCTIONS:
         found.setdefault(name, f"differs: {DIFFERS[name]}" if name in DIFFERS else "same")
     for name, reason in NOT_OFFERED.items():
         found.setdefault(name, f"refused: {reason}")

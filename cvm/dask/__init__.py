@@ -25,7 +25,7 @@ from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import FORMULAS, GRAPH, LOOPS, TO_FORMULAS, context_of
 from cvm.lowering.processor import compiling_for
 
-from ..tracing.traced_function import TracedFunction, flatten, unflatten
+from ..transforms.traced_function import TracedFunction, flatten, unflatten
 from .graph import Array, Arrays, da
 
 __all__ = ["apply"]

@@ -1,15 +1,16 @@
-"""NumPy's functions of traced arrays that are written in terms of others: statistics, order, linear
-algebra and layout.
+"""NumPy's functions of traced arrays, by NumPy's names, parameters and meaning, a module for each
+topic.
 
-Each has NumPy's name, parameters and meaning; array_api has those that are operators. A function
-whose result's size depends on elements cannot be compiled, and REFUSED says what there is
-instead.
+`implements` registers each function at its definition. A function whose result's size depends on
+elements cannot be compiled, and REFUSED says what there is instead.
 """
 
-from ..tracing.trace import NUMPY_FUNCTIONS, TracedArray, fail, ufunc_of_trace
-from . import elements, layout, products, statistics  # noqa: F401  (they fill the table)
-from .array_api import checked
-from .table import ARRAY_FUNCTIONS
+from functools import partial
+from typing import Any, NoReturn
+
+from ..tracing.diagnose import fail
+from ..tracing.numpy_table import NUMPY_FUNCTIONS
+from . import elements, layout, order, products, statistics, updates  # noqa: F401  (they register)
 
 REFUSED = {
     **dict.fromkeys(
@@ -22,33 +23,12 @@ REFUSED = {
         "it changes an array in place: use np.where, or x.at[...].set(values)",
     ),
 }
-ARRAY_FUNCTIONS["around"] = ARRAY_FUNCTIONS["round"]
-METHODS = (
-    "var",
-    "std",
-    "argmax",
-    "argmin",
-    "argsort",
-    "cumsum",
-    "cumprod",
-    "take",
-    "diagonal",
-    "trace",
-    "round",
-    "copy",
-    "dot",
-    "choose",
-    "searchsorted",
-)
-NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in ARRAY_FUNCTIONS.items()}
-NUMPY_FUNCTIONS |= {
-    n: lambda *_, t=f"np.{n} cannot be compiled: {why}", **__: fail(t) for n, why in REFUSED.items()
-}
-for _name in METHODS:
-    setattr(TracedArray, _name, checked(_name, ARRAY_FUNCTIONS[_name]))
-for _name in ("conj", "conjugate"):
-    setattr(
-        TracedArray, _name, lambda x: ufunc_of_trace("conjugate", x) if x.dtype.kind == "c" else x
-    )
-for _name in ("real", "imag"):
-    setattr(TracedArray, _name, property(ARRAY_FUNCTIONS[_name]))
+FUNCTIONS = tuple(n for n in NUMPY_FUNCTIONS if not n.endswith((".reduce", ".at")))
+
+
+def _refuse(message: str, *_: Any, **__: Any) -> NoReturn:
+    fail(message)
+
+
+for _name, _why in REFUSED.items():
+    NUMPY_FUNCTIONS[_name] = partial(_refuse, f"np.{_name} cannot be compiled: {_why}")

@@ -1,62 +1,87 @@
-"""NumPy's functions that arrange, repeat, join and split arrays, and make new ones in the form of
+"""NumPy's functions that arrange, repeat, split and pad arrays, and make new ones in the form of
 others.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tracing.trace import apply, fail
-from .array_api import (
-    astype,
-    concatenate,
-    of_shape,
-    subscript,
-    where,
-    whole_axes,
-    whole_axis,
-    whole_number,
-)
-from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
+from ..tracing.diagnose import fail, fail_unknown
+from ..tracing.trace import TracedArray, apply
+from .axes import known_size, whole_axes, whole_axis, whole_number
+from .calls import implements
+from .conversion import arrays_of, astype, of_shape, xp
+from .selection import where
+from .shapes import along, as_array, broadcast, broadcast_to, concatenate, expand_dims
+from .subscripts import along_axis, subscript
 from .ufuncs import common, converted
 
-
-@numpy_function
-def broadcast_to(x: Any, shape: Any) -> Any:
-    if x.shape == (sizes := (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
-        return x
-    return of_shape(
-        sizes, apply("theano.elemwise", np.zeros(sizes, np.bool_), x, scalar_op="second")
-    )
+if TYPE_CHECKING:
+    from ..tracing.array_types import ArrayLike, Axes, Dtype
 
 
-def _array(x: Any) -> Any:
-    return x.as_array(x.copied()) if x.is_scalar else x
+@implements(np.flip, shares_memory=True)
+def flip(x: TracedArray, axis: Axes = None) -> TracedArray:
+    """Reverse the elements along axes."""
+    over = whole_axes(axis, x.ndim)
+    return subscript(x, tuple(slice(None, None, -1 if n in over else None) for n in range(x.ndim)))
 
 
-def _spread(x: Any, shape: Any) -> Any:
-    """A view that NumPy gives read-only, of scalars, too."""
-    return _array(x).viewed(lambda a: broadcast_to(a, shape), read_only=True)
+@implements(np.fliplr, shares_memory=True)
+def fliplr(x: TracedArray) -> TracedArray:
+    """Reverse the elements along the second axis."""
+    return flip(x, 1)
 
 
-@numpy_function
-def tile(x: Any, reps: Any) -> Any:
+@implements(np.flipud, shares_memory=True)
+def flipud(x: TracedArray) -> TracedArray:
+    """Reverse the elements along the first axis."""
+    return flip(x, 0)
+
+
+@implements(np.rot90)
+def rot90(x: TracedArray, k: int = 1, axes: tuple[int, int] = (0, 1)) -> TracedArray:
+    """Rotate by quarter turns in the plane of two axes."""
+    first, second = whole_axes(axes, x.ndim)
+    if k % 2:
+        return xp.flip(xp.swapaxes(x, first, second), first if k % 4 == 1 else second)
+    return xp.flip(x, (first, second)) if k % 4 else x
+
+
+@implements(np.repeat, np.ndarray.repeat)
+def repeat(x: TracedArray, repeats: ArrayLike, axis: int | None = None) -> TracedArray:
+    """Repeat each element along an axis."""
+    x, at = along(x, axis)
+    if isinstance(repeats, TracedArray):
+        fail_unknown(
+            repeats,
+            "repeats are known while compiling, since the size of the result depends on them",
+        )
+    if np.ndim(repeats) or repeats == 0:
+        places = np.repeat(np.arange(x.shape[at]), repeats)  # type: ignore[arg-type]
+        return along_axis(x, at, places)
+    return apply("cvm.repeat", x, repeats=whole_number(repeats, "repeats"), axis=at)
+
+
+@implements(np.tile)
+def tile(x: TracedArray, reps: Any) -> TracedArray:
+    """Repeat the whole array along each axis."""
     counts = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
     counts = tuple(whole_number(n, "a repetition") for n in counts) or (1,)
     found = apply("cvm.tile", x, reps=tuple(n or 1 for n in counts))
-    return (
-        subscript(found, (..., *(slice(None if n else 0) for n in counts)))
-        if 0 in counts
-        else found
-    )
+    if 0 not in counts:
+        return found
+    return subscript(found, (..., *(slice(None if n else 0) for n in counts)))
 
 
-@numpy_function
-def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+@implements(np.roll)
+def roll(x: TracedArray, shift: Any, axis: Any = None) -> TracedArray:
+    """Rotate the elements along axes."""
     if axis is None:
-        return np.reshape(roll(np.ravel(x), shift, 0), x.shape)
+        return xp.reshape(roll(xp.ravel(x), shift, 0), x.shape)
     for count, a in zip(*map(np.ravel, np.broadcast_arrays(np.asarray(shift), axis)), strict=True):
         at = whole_axis(int(a), x.ndim)
         n = known_size(x, at)
@@ -67,16 +92,11 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     return x
 
 
-@numpy_function
-def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    first, second = whole_axes(axes, x.ndim)
-    if k % 2:
-        return np.flip(np.swapaxes(x, first, second), first if k % 4 == 1 else second)
-    return np.flip(x, (first, second)) if k % 4 else x
-
-
-@numpy_function
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+@implements(np.pad)
+def pad(
+    x: TracedArray, pad_width: Any, mode: str = "constant", constant_values: Any = None
+) -> TracedArray:
+    """Add elements before and after those of each axis."""
     modes = (
         "constant",
         *(("edge", "reflect", "symmetric", "wrap") if constant_values is None else ()),
@@ -94,68 +114,93 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
             values = 0 if constant_values is None else constant_values
             low, high = np.broadcast_to(np.asarray(values, x.dtype), (x.ndim, 2))[a]
             sides = [
-                np.full((*x.shape[:a], w, *x.shape[a + 1 :]), v)
+                xp.full((*x.shape[:a], w, *x.shape[a + 1 :]), v)
                 for w, v in ((before, low), (after, high))
             ]
             x = concatenate([sides[0], x, sides[1]], a)
         else:
-            x = along_axis(x, a, np.pad(np.arange(n), (before, after), mode=mode))  # type: ignore[call-overload]
+            x = along_axis(x, a, xp.pad(np.arange(n), (before, after), mode=mode))
     return x
 
 
-def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+@implements(np.full_like)
+def full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: Dtype | None = None, *, shape: Any = None
+) -> TracedArray:
+    """Make an array of one value in the form of another."""
+    given, value = arrays_of(x, fill_value)
+    kind = given.dtype if dtype is None else np.dtype(dtype)
+    value = (
+        converted(given.tracer, fill_value, kind)
+        if type(fill_value) is int
+        else astype(value, kind)
+    )
+    found = apply("theano.elemwise", given, value, scalar_op="second")
+    return of_shape(given.shape, found) if shape is None else broadcast(value, shape)
+
+
+@implements(np.zeros_like)
+def zeros_like(x: TracedArray, dtype: Dtype | None = None, *, shape: Any = None) -> TracedArray:
+    """Make zeros in the form of an array."""
+    return _filled(0, x, dtype, shape)
+
+
+@implements(np.ones_like)
+def ones_like(x: TracedArray, dtype: Dtype | None = None, *, shape: Any = None) -> TracedArray:
+    """Make ones in the form of an array."""
+    return _filled(1, x, dtype, shape)
+
+
+@implements(np.empty_like)
+def empty_like(x: TracedArray, dtype: Dtype | None = None, *, shape: Any = None) -> TracedArray:
+    """Make zeros in the form of an array, where NumPy leaves the elements open."""
+    return _filled(0, x, dtype, shape)
+
+
+def _filled(value: int, x: TracedArray, dtype: Dtype | None, shape: Any) -> TracedArray:
     return full_like(x, np.asarray(value, x.dtype if dtype is None else dtype), dtype, shape=shape)
 
 
-@numpy_function
-def full_like(x: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
-    x, value = arrays_of(x, fill_value)
-    dtype = x.dtype if dtype is None else np.dtype(dtype)
-    value = (
-        converted(x.tracer, fill_value, dtype) if type(fill_value) is int else astype(value, dtype)
-    )
-    found = apply("theano.elemwise", x, value, scalar_op="second")
-    return of_shape(x.shape, found) if shape is None else broadcast_to(value, shape)
-
-
-@numpy_function
+@implements(np.linspace)
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: Dtype | None = None,
     axis: int = 0,
-) -> Any:
-    ends: list[Any] = [*common((start, stop))]
-    start, stop = (x * 1.0 for x in ends)
+) -> TracedArray | tuple[TracedArray, TracedArray]:
+    """Make evenly spaced numbers between two ends."""
+    first, last = (x * 1.0 for x in common((start, stop)))
     count = whole_number(num, "num")
     div = count - 1 if endpoint else count
-    delta = stop - start
-    kind = np.result_type(start.dtype, stop.dtype, float(count))
+    delta = last - first
+    kind = np.result_type(first.dtype, last.dtype, float(count))
     y = np.indices((count,), kind)[0].reshape((count,) + (1,) * delta.ndim)
     step = delta / div if div > 0 else delta * np.nan
-    found = where(np.any(step == 0), y / max(div, 1) * delta, y * step) if div > 0 else y * delta
-    found = found + start
+    found = where(xp.any(step == 0), y / max(div, 1) * delta, y * step) if div > 0 else y * delta
+    found = found + first
     if endpoint and count > 1:
-        last = np.expand_dims(broadcast_to(astype(stop, found.dtype), delta.shape), 0)
-        found = concatenate([along_axis(found, 0, slice(None, -1)), last], 0)
-    found = np.floor(found) if dtype is not None and np.dtype(dtype).kind in "iu" else found
-    found = np.moveaxis(astype(found, kind if dtype is None else dtype), 0, axis)
+        final = expand_dims(broadcast(astype(last, found.dtype), delta.shape), 0)
+        found = concatenate([along_axis(found, 0, slice(None, -1)), final], 0)
+    found = xp.floor(found) if dtype is not None and np.dtype(dtype).kind in "iu" else found
+    found = xp.moveaxis(astype(found, kind if dtype is None else dtype), 0, axis)
     return (found, step) if retstep else found
 
 
-@numpy_function
-def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
+@implements(np.array_split)
+def array_split(x: TracedArray, sections: Any, axis: int = 0) -> list[TracedArray]:
+    """Split along an axis into views, of nearly equal sizes or before given indices."""
     at = whole_axis(axis, x.ndim)
     pieces = np.array_split(range(known_size(x, at)), np.asarray(sections).tolist())
     parts = [slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0]) for p in pieces]
     return [x.viewed(lambda a, part=part: along_axis(a, at, part)) for part in parts]
 
 
-@numpy_function
-def split(x: Any, sections: Any, axis: int = 0) -> Any:
+@implements(np.split)
+def split(x: TracedArray, sections: Any, axis: int = 0) -> list[TracedArray]:
+    """Split along an axis into views, of equal sizes or before given indices."""
     if (
         isinstance(sections, (int, np.integer))
         and (n := known_size(x, whole_axis(axis, x.ndim))) % sections
@@ -164,9 +209,22 @@ def split(x: Any, sections: Any, axis: int = 0) -> Any:
     return array_split(x, sections, axis)
 
 
-def _of_rank_at_least(rank: int, *arrays: Any) -> Any:
-    found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
-    return found[0] if len(found) == 1 else tuple(found)
+@implements(np.vsplit)
+def vsplit(x: TracedArray, sections: Any) -> list[TracedArray]:
+    """Split along the first of at least two axes."""
+    return split(x, sections, whole_axis(1, x.ndim) - 1)
+
+
+@implements(np.hsplit)
+def hsplit(x: TracedArray, sections: Any) -> list[TracedArray]:
+    """Split along the second axis, or the only one."""
+    return split(x, sections, 0 if x.ndim == 1 else 1)
+
+
+@implements(np.dsplit)
+def dsplit(x: TracedArray, sections: Any) -> list[TracedArray]:
+    """Split along the third axis."""
+    return split(x, sections, 2)
 
 
 NEW_AXES = {
@@ -176,38 +234,92 @@ NEW_AXES = {
     (3, 0): (0, 1, 2),
     (3, 1): (0, 2),
     (3, 2): (2,),
-}
+}  # by the rank to reach and the rank of an array
 
 
-def _with_axes(x: Any, rank: int) -> Any:
-    """A vector becomes a row, and a matrix has its third axis last."""
-    return np.expand_dims(x, NEW_AXES[rank, x.ndim]) if x.ndim < rank else x
+def _with_axes(x: TracedArray, rank: int) -> TracedArray:
+    """Add axes up to a rank: a vector becomes a row, and a matrix has its third axis last."""
+    return xp.expand_dims(x, NEW_AXES[rank, x.ndim]) if x.ndim < rank else x
 
 
-def _joined(rank: int, along: int, arrays: Sequence[Any]) -> Any:
+def _of_rank_at_least(
+    rank: int, arrays: Sequence[ArrayLike]
+) -> TracedArray | tuple[TracedArray, ...]:
     found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
-    return concatenate(found, 0 if found[0].ndim == 1 else along)
+    return found[0] if len(found) == 1 else tuple(found)
 
 
-@numpy_function
-def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
-    at, to = whole_axis(axis, x.ndim), start + x.ndim if start < 0 else start
-    return np.moveaxis(x, at, to - (at < to))
+@implements(np.atleast_1d)
+def atleast_1d(*arrays: ArrayLike) -> TracedArray | tuple[TracedArray, ...]:
+    """Make vectors of numbers."""
+    return _of_rank_at_least(1, arrays)
 
 
-@numpy_function
-def broadcast_arrays(*arrays: Any) -> Any:
+@implements(np.atleast_2d)
+def atleast_2d(*arrays: ArrayLike) -> TracedArray | tuple[TracedArray, ...]:
+    """Make rows of vectors, and matrices of numbers."""
+    return _of_rank_at_least(2, arrays)
+
+
+@implements(np.atleast_3d)
+def atleast_3d(*arrays: ArrayLike) -> TracedArray | tuple[TracedArray, ...]:
+    """Add axes until there are three."""
+    return _of_rank_at_least(3, arrays)
+
+
+def _joined(rank: int, axis: int, arrays: Sequence[ArrayLike]) -> TracedArray:
+    found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
+    return concatenate(found, 0 if found[0].ndim == 1 else axis)
+
+
+@implements(np.vstack)
+def vstack(arrays: Sequence[ArrayLike]) -> TracedArray:
+    """Join along the first axis; vectors are rows."""
+    return _joined(2, 0, arrays)
+
+
+@implements(np.hstack)
+def hstack(arrays: Sequence[ArrayLike]) -> TracedArray:
+    """Join along the second axis; vectors are joined end to end."""
+    return _joined(1, 1, arrays)
+
+
+@implements(np.dstack)
+def dstack(arrays: Sequence[ArrayLike]) -> TracedArray:
+    """Join along the third axis."""
+    return _joined(3, 2, arrays)
+
+
+@implements(np.column_stack)
+def column_stack(arrays: Sequence[ArrayLike]) -> TracedArray:
+    """Join along the second axis; vectors are columns."""
+    columns = [x if x.ndim > 1 else xp.reshape(x, (-1, 1)) for x in arrays_of(*arrays)]
+    return concatenate(columns, 1)
+
+
+@implements(np.append)
+def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> TracedArray:
+    """Join values to an array, flat unless there is an axis."""
+    return concatenate(arrays_of(x, values), axis)
+
+
+@implements(np.broadcast_arrays)
+def broadcast_arrays(*arrays: ArrayLike) -> tuple[TracedArray, ...]:
+    """Broadcast arrays to one shape."""
     found = arrays_of(*arrays)
-    shape = np.broadcast_shapes(*(x.shape for x in found))
+    shape: Any = np.broadcast_shapes(*(x.shape for x in found))  # type: ignore[arg-type]
     if all(x.shape == shape for x in found):
-        return tuple(_array(x) for x in found)
-    return tuple(_spread(x, shape) for x in found)
+        return tuple(as_array(x) for x in found)
+    return tuple(broadcast_to(x, shape) for x in found)
 
 
-@numpy_function
-def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    np.meshgrid(indexing=indexing)  # type: ignore[call-overload]  # which refuses others than NumPy's
-    flat = [np.ravel(x) for x in arrays_of(*arrays)]
+@implements(np.meshgrid)
+def meshgrid(
+    *arrays: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[TracedArray, ...]:
+    """Make the coordinates of a grid from vectors."""
+    xp.meshgrid(indexing=indexing)  # which refuses others than NumPy's
+    flat = [xp.ravel(x) for x in arrays_of(*arrays)]
     order = (
         [1, 0, *range(2, len(flat))]
         if indexing == "xy" and len(flat) > 1
@@ -215,37 +327,27 @@ def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: st
     )
     shape = [known_size(flat[n], 0) for n in order]
     spread = [
-        np.expand_dims(x, [a for a in range(len(flat)) if order[a] != n])
+        xp.expand_dims(x, [a for a in range(len(flat)) if order[a] != n])
         for n, x in enumerate(flat)
     ]
-    full = broadcast_to if copy else _spread
+    full = broadcast if copy else broadcast_to
     return tuple(x if sparse else full(x, tuple(shape)) for x in spread)
 
 
-ARRAY_FUNCTIONS |= {
-    "broadcast_to": _spread,
-    **{
-        f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))
-    },
-    "vsplit": lambda x, sections: split(
-        x, sections, whole_axis(1, x.ndim) - 1
-    ),  # of at least two axes
-    "hsplit": lambda x, sections: split(x, sections, 0 if x.ndim == 1 else 1),
-    "dsplit": lambda x, sections: split(x, sections, 2),
-    **{
-        f"{letter}stack": partial(_joined, *how)
-        for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))
-    },
-    **{f"atleast_{rank}d": partial(_of_rank_at_least, rank) for rank in (1, 2, 3)},
-    "triu": lambda x, k=0: where(
-        ~np.tri(*x.shape[-2:], k=k - 1, dtype=bool), x, np.zeros((), x.dtype)
-    ),
-    "tril": lambda x, k=0: where(np.tri(*x.shape[-2:], k=k, dtype=bool), x, np.zeros((), x.dtype)),
-    "append": lambda x, values, axis=None: concatenate(arrays_of(x, values), axis),
-    "column_stack": lambda xs: concatenate(
-        [x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*xs)], 1
-    ),
-    "fliplr": lambda x: np.flip(x, 1),
-    "flipud": lambda x: np.flip(x, 0),
-    "copy": lambda x: apply("theano.elemwise", x, scalar_op="identity"),
-}
+@implements(np.triu)
+def triu(x: TracedArray, k: int = 0) -> TracedArray:
+    """Keep the elements on and above a diagonal, and zero the others."""
+    below = xp.tri(*x.shape[-2:], k=k - 1, dtype=bool)
+    return where(~below, x, np.zeros((), x.dtype))
+
+
+@implements(np.tril)
+def tril(x: TracedArray, k: int = 0) -> TracedArray:
+    """Keep the elements on and below a diagonal, and zero the others."""
+    return where(xp.tri(*x.shape[-2:], k=k, dtype=bool), x, np.zeros((), x.dtype))
+
+
+@implements(np.copy, np.ndarray.copy)
+def copy(x: TracedArray) -> TracedArray:
+    """Copy the elements into an array with memory of its own."""
+    return apply("theano.elemwise", x, scalar_op="identity")

@@ -17,14 +17,15 @@ from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.types.literal_types import literal_type
 from cvm.dialect.types.tensor_types import F32, F64, I32, TensorType
 
-from ..tracing import trace
+from ..tracing.diagnose import caller, fail
+from ..tracing.numpy_table import UFUNC_RULES
 from ..tracing.trace import (
+    POWERS,
     PYTHON_NUMBERS,
     TracedArray,
+    Tracer,
     apply,
-    caller,
     element_of,
-    fail,
     tracer_of,
     weak_kind,
 )
@@ -110,7 +111,7 @@ SIGNED_DIFFER = (
 
 @cache
 def ufuncs() -> "Mapping[str, Ufunc]":
-    """The table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects, which
+    """Return the table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects, which
     take a while to import.
     """
     from cvm.dialect.numpy import (
@@ -121,12 +122,13 @@ def ufuncs() -> "Mapping[str, Ufunc]":
 
 
 def by_dali(name: str, inputs: Sequence[Any]) -> Any:
+    """Compute the ufunc by the dali dialect; return NotImplemented where it has no operator."""
     found = DALI.get(ALIASES.get(name, name))
     return NotImplemented if found is None else apply(f"dali.{found}", *inputs)
 
 
 def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
-    """The ufunc as NumPy computes it; NotImplemented where there is no formula for it."""
+    """Compute the ufunc as NumPy does; return NotImplemented where there is no formula for it."""
     if (name := ALIASES.get(name, name)) in RESULTS:
         return tuple(by_numpy(part, inputs) for part in RESULTS[name])
     if name not in ufuncs():
@@ -136,8 +138,8 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     tracer, inputs, dtypes = loop_of(name, inputs)
     if name in BEYOND and (decided := _beyond(name, inputs)) is not None:
         return decided
-    if name == "power" and type(y) in (int, float) and y in trace.POWERS and dtypes[0].char in "fd":
-        return by_numpy(trace.POWERS[y], [converted(tracer, inputs[0], dtypes[0])])
+    if name == "power" and type(y) in (int, float) and y in POWERS and dtypes[0].char in "fd":
+        return by_numpy(POWERS[y], [converted(tracer, inputs[0], dtypes[0])])
     row = ufuncs()[name]
     if (
         name == "power"
@@ -161,8 +163,8 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     return found
 
 
-def known(inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any]]:
-    """The tracer of the inputs, and they: Python numbers as they are, anything else as traced
+def known(inputs: Sequence[Any]) -> tuple[Tracer, list[Any]]:
+    """Return the tracer and the inputs: Python numbers as they are, anything else as traced
     arrays.
     """
     tracer = tracer_of(inputs)
@@ -170,11 +172,9 @@ def known(inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any]]:
     return tracer, [x if type(x) in PYTHON_NUMBERS else tracer.array(x) for x in inputs]
 
 
-def loop_of(
-    name: str, inputs: Sequence[Any]
-) -> tuple[trace.Tracer, list[Any], tuple[np.dtype, ...]]:
-    """The tracer of a ufunc's operands, they as `known` gives them, and the element types of the
-    ufunc's loop for them.
+def loop_of(name: str, inputs: Sequence[Any]) -> tuple[Tracer, list[Any], tuple[np.dtype, ...]]:
+    """Return the tracer of a ufunc's operands, the operands as `known` gives them, and the element
+    types of the ufunc's loop for them.
     """
     tracer, inputs = known(inputs)
     row = ufuncs().get(name)
@@ -193,8 +193,8 @@ def loop_of(
         fail(f"np.{ufunc.__name__} takes no operands of {shown}")
 
 
-def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
-    """An operand in the element type of the loop; a weak one becomes it, a strong one is cast where
+def converted(tracer: Tracer, given: Any, dtype: np.dtype) -> TracedArray:
+    """Convert an operand to the element type of the loop; a weak one becomes it, a strong one is cast where
     that is needed.
     """
     if type(given) not in PYTHON_NUMBERS:
@@ -219,7 +219,7 @@ def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
 
 
 def common(inputs: Sequence[Any]) -> list[Any]:
-    """The operands in the type that NumPy's promotion gives all of them; NumPy's arrays where none
+    """Return operands in the type that NumPy's promotion gives all of them; NumPy's arrays where none
     is traced.
     """
     if tracer_of(inputs) is None:
@@ -234,9 +234,7 @@ def common(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _beyond(name: str, inputs: Sequence[Any]) -> Any:
-    """A comparison with a Python integer that the array's type does not hold: decided
-    beforehand.
-    """
+    """Decide a comparison with a Python integer that the array's type does not hold."""
     for place, given in enumerate(inputs):
         other = inputs[1 - place]
         if (
@@ -281,5 +279,5 @@ def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
         return True
 
 
-trace.UFUNC_RULES["numpy"] = by_numpy
-trace.UFUNC_RULES["dali"] = by_dali
+RULES = {"numpy": by_numpy, "dali": by_dali}
+UFUNC_RULES |= RULES

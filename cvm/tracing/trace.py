@@ -1,5 +1,4 @@
-"""Trace Python functions to programs: called with `TracedArray`s, a function records its
-operations.
+"""Trace Python functions to programs: called with `TracedArray`s, a function records operations.
 
 Operators and NumPy's functions mean what they mean in NumPy, or what the dali dialect says
 (`ufunc_rules`); `apply` reaches every operator. Each operation is verified as it is made, so a
@@ -8,12 +7,8 @@ mistake is a diagnostic at its line of Python.
 
 from __future__ import annotations
 
-import linecache
-import sys
 import threading
-from collections.abc import Callable
-from difflib import get_close_matches
-from functools import partialmethod
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +19,7 @@ from cvm.dialect.ir.function import Function, Literal, Operation, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.verify import verify
 from cvm.dialect.spec.operator import OPERATORS, Field, Operator
-from cvm.dialect.support.diagnostics import NOWHERE, Diagnostic, Source, Span, TraceError
+from cvm.dialect.support.diagnostics import NOWHERE, Diagnostic, Span, TraceError
 from cvm.dialect.support.masked_arrays import masked
 from cvm.dialect.types.attributes import conform
 from cvm.dialect.types.cast_arrays import with_plain_truths
@@ -32,8 +27,19 @@ from cvm.dialect.types.literal_types import literal_type
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import BY_DTYPE, ElementType, TensorType, Type
 
-_PACKAGE = __name__.partition(".")[0]
-RULES = ("numpy", "dali")
+from .array_types import ArrayLike, BinaryMethod, UnaryMethod
+from .diagnose import caller, fail, fail_unknown
+from .element_methods import ElementMethods
+from .numpy_table import (
+    NUMPY_FUNCTIONS,
+    UFUNC_RULES,
+    fail_no_counterpart,
+    function_named,
+    name_of,
+)
+from .reduction_methods import ReductionMethods
+from .shape_methods import ShapeMethods
+
 POWERS = {
     2: "square",
     -1: "reciprocal",
@@ -200,55 +206,6 @@ def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
     return all(np.array_equal(x[part], y[part]) for part in parts)
 
 
-def fail(message: str, span: Span | None = None) -> NoReturn:
-    raise TraceError(Diagnostic(message, span or caller(), "trace"))
-
-
-def fail_unknown(x: TracedArray, why: str) -> NoReturn:
-    """Raise for a value that is needed while compiling; where it depends on numbers alone, their
-    names are those to make static.
-    """
-    made = {r: operation.operator for operation in x.tracer.operations for r in operation.results}
-    behind = [x.value]
-    for value in behind:  # which grows
-        behind += [v for _, v in made[value].operands() if v not in behind] if value in made else []
-    values = [v for v in behind if v not in made and not isinstance(v, Literal)]
-    parameters = x.tracer.parameters
-    if not values or any(v.name not in parameters or v.known_type.array_shape for v in values):
-        fail(why)
-    names = sorted({parameters[v.name] for v in values})
-    error = TraceError(
-        Diagnostic(f"{why}, or give cvm.compile static_argnames={names}", caller(), "trace")
-    )
-    error.static_names = frozenset(names)
-    raise error
-
-
-_sources: dict[str, Source] = {}
-
-
-def caller() -> Span:
-    """The user's line of Python that is running: the innermost frame outside this package and
-    NumPy.
-    """
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
-        _PACKAGE,
-        "numpy",
-    ):
-        frame = frame.f_back
-    filename = frame.f_code.co_filename
-    text = "".join(linecache.getlines(filename, frame.f_globals))
-    if (source := _sources.get(filename)) is None or source.text != text:
-        source = _sources[filename] = Source(filename, text)
-    line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    if line is None or line > len(source.line_starts):
-        return Span(source, 0, 0)
-    start = source.line_starts[line - 1] + (column or 0)
-    length = end_column - (column or 0) if end_column is not None and end_line == line else 1
-    return Span(source, start, start + length)
-
-
 def apply(name: str, *operands: Any, **attributes: Any) -> Any:
     """An operator applied to traced arrays, numbers and NumPy data; a tuple where it has several
     results.
@@ -343,27 +300,6 @@ def _attribute(operator: type[Operator[Any]], field: Field, value: Any, span: Sp
 
 class NoSuchAttribute(TraceError, AttributeError):
     """An attribute that a traced array does not have."""
-
-
-NUMPY_FUNCTIONS: dict[
-    str, Callable[..., Any]
-] = {}  # by name, such as sum, linalg.norm, add.reduce and add.at
-UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # the ufuncs by the name of the rules
-
-
-def _function(name: str) -> Callable[..., Any]:
-    return NUMPY_FUNCTIONS.get(name) or _no_counterpart(name)
-
-
-def _no_counterpart(name: str) -> NoReturn:
-    near = get_close_matches(
-        name, [n for n in NUMPY_FUNCTIONS if not n.endswith((".reduce", ".at"))], 4, 0.5
-    )
-    also = f"near it are {', '.join(f'np.{n}' for n in near)}; " if near else ""
-    fail(
-        f"np.{name} has no counterpart for traced arrays; {also}docs/numpy.md lists those "
-        "that have one"
-    )
 
 
 def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
@@ -473,7 +409,59 @@ def element_numbers(x: TracedArray) -> TracedArray:
     return x.tracer.array(found)
 
 
-class TracedArray:
+SIGNS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "floor_divide": "//",
+    "remainder": "%",
+    "power": "**",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "left_shift": "<<",
+    "right_shift": ">>",
+}  # the ufuncs of operators
+
+
+def _arithmetic(name: str) -> tuple[BinaryMethod, BinaryMethod, BinaryMethod]:
+    """Return the methods of an operator: from the left, from the right, and in place."""
+
+    def left(self: TracedArray, other: Any, *modulus: Any) -> Any:
+        if modulus:
+            fail("arrays have no powers modulo a number")
+        return _binary(self, name, other)
+
+    def right(self: TracedArray, other: Any) -> Any:
+        return _operator(name, other, self)
+
+    def in_place(self: TracedArray, other: Any) -> Any:
+        if self.is_scalar:
+            return _binary(self, name, other)
+        self.change_in_place(
+            f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements"
+        )
+        return into(self, _binary(self, name, other))
+
+    return left, right, in_place
+
+
+def _comparison(name: str) -> BinaryMethod:
+    def compare(self: TracedArray, other: Any) -> Any:
+        return _binary(self, name, other)
+
+    return compare
+
+
+def _unary(name: str) -> UnaryMethod:
+    def compute(self: TracedArray) -> Any:
+        return _operator(name, self)
+
+    return compute
+
+
+class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
     """Stands for an array while a Python function is traced. Its operators follow the rules of the
     trace.
 
@@ -555,8 +543,8 @@ class TracedArray:
         )
         fail_unknown(self, f"{why}: use np.where(condition, a, b)")
 
-    def __iter__(self) -> Any:
-        return (self[n] for n in range(len(self)))  # type: ignore[index]
+    def __iter__(self) -> Iterator[TracedArray]:
+        return (self[n] for n in range(len(self)))
 
     def copied(self) -> TracedArray:
         """An array of the same elements with memory of its own, or a scalar."""
@@ -672,7 +660,7 @@ class TracedArray:
             a, b = (x if isinstance(x, TracedArray) else np.asarray(x) for x in inputs)
             return ufunc(np.expand_dims(a, tuple(range(a.ndim, a.ndim + b.ndim))), b, **options)
         if method != "__call__":
-            return _function(f"{ufunc.__name__}.{method}")(*inputs, **options)
+            return function_named(f"{ufunc.__name__}.{method}")(*inputs, **options)
         out, dtype, mask = (options.pop(name, None) for name in ("out", "dtype", "where"))
         inputs = inputs if dtype is None else tuple(_of_dtype(ufunc, inputs, dtype))
         if tracer_of(inputs) is None:
@@ -698,17 +686,59 @@ class TracedArray:
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
     ) -> Any:
-        room = function.__module__.partition(".")[2]
-        name = f"{room}.{function.__name__}" if room in ("linalg", "fft") else function.__name__
-        return _function(name)(*args, **kwargs)
+        return function_named(name_of(function))(*args, **kwargs)
 
     __hash__ = object.__hash__
+
+    def conjugate(self) -> TracedArray:
+        """Conjugate complex numbers; other arrays are returned as they are."""
+        return ufunc_of_trace("conjugate", self) if self.dtype.kind == "c" else self
+
+    conj = conjugate
+
+    def __matmul__(self, other: ArrayLike) -> TracedArray:
+        return NUMPY_FUNCTIONS["matmul"](self, other)
+
+    def __rmatmul__(self, other: ArrayLike) -> TracedArray:
+        return NUMPY_FUNCTIONS["matmul"](other, self)
+
+    def __imatmul__(self, other: ArrayLike) -> TracedArray:
+        return into(self, self @ other)
+
+    __add__, __radd__, __iadd__ = _arithmetic("add")
+    __sub__, __rsub__, __isub__ = _arithmetic("subtract")
+    __mul__, __rmul__, __imul__ = _arithmetic("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _arithmetic("divide")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _arithmetic("floor_divide")
+    __mod__, __rmod__, __imod__ = _arithmetic("remainder")
+    __pow__, __rpow__, __ipow__ = _arithmetic("power")
+    __and__, __rand__, __iand__ = _arithmetic("bitwise_and")
+    __or__, __ror__, __ior__ = _arithmetic("bitwise_or")
+    __xor__, __rxor__, __ixor__ = _arithmetic("bitwise_xor")
+    __lshift__, __rlshift__, __ilshift__ = _arithmetic("left_shift")
+    __rshift__, __rrshift__, __irshift__ = _arithmetic("right_shift")
+    __divmod__, __rdivmod__ = _arithmetic("divmod")[:2]
+    __eq__ = _comparison("equal")  # type: ignore[assignment]
+    __ne__ = _comparison("not_equal")  # type: ignore[assignment]
+    __lt__ = _comparison("less")
+    __le__ = _comparison("less_equal")
+    __gt__ = _comparison("greater")
+    __ge__ = _comparison("greater_equal")
+    __neg__ = _unary("negative")
+    __pos__ = _unary("positive")
+    __abs__ = _unary("absolute")
+    __invert__ = _unary("invert")
+
+
+def is_scalar(given: Any) -> bool:
+    """Test for a traced scalar, as opposed to an array of rank 0."""
+    return isinstance(given, TracedArray) and given.is_scalar
 
 
 def ufunc_of_trace(name: str, *inputs: Any) -> Any:
     tracer = tracer_of(inputs)
     found = NotImplemented if tracer is None else UFUNC_RULES[tracer.rules](name, inputs)
-    return _no_counterpart(name) if found is NotImplemented else found
+    return fail_no_counterpart(name) if found is NotImplemented else found
 
 
 def _operator(name: str, *operands: Any) -> Any:
@@ -722,10 +752,8 @@ def _operator(name: str, *operands: Any) -> Any:
     return found
 
 
-def _binary(self: TracedArray, name: str, other: Any, *modulus: Any) -> Any:
-    """The operator as NumPy's arrays compute it: some powers by other ufuncs."""
-    if modulus:
-        fail("arrays have no powers modulo a number")
+def _binary(self: TracedArray, name: str, other: Any) -> Any:
+    """Compute the operator as NumPy's arrays do: some powers by other ufuncs."""
     known = (
         name == "power"
         and self.tracer.rules == "numpy"
@@ -739,61 +767,3 @@ def _binary(self: TracedArray, name: str, other: Any, *modulus: Any) -> Any:
         if squared or self.dtype.kind in "fc":
             return ufunc_of_trace(POWERS[other], self)
     return _operator(name, self, other)
-
-
-def _reflected(self: TracedArray, name: str, other: Any) -> Any:
-    return _operator(name, other, self)
-
-
-def _in_place(self: TracedArray, name: str, other: Any) -> Any:
-    if self.is_scalar:
-        return _binary(self, name, other)
-    self.change_in_place(
-        f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements"
-    )
-    return into(self, _binary(self, name, other))
-
-
-_BINARY = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
-}
-SIGNS = dict(
-    zip(
-        _BINARY.values(),
-        ["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"],
-        strict=True,
-    )
-)
-for _python, _ufunc in _BINARY.items():
-    setattr(TracedArray, f"__{_python}__", partialmethod(_binary, _ufunc))
-    setattr(TracedArray, f"__r{_python}__", partialmethod(_reflected, _ufunc))
-    setattr(TracedArray, f"__i{_python}__", partialmethod(_in_place, _ufunc))
-for _python, _ufunc in {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}.items():
-    setattr(TracedArray, f"__{_python}__", partialmethod(_binary, _ufunc))
-for _python, _ufunc in {
-    "neg": "negative",
-    "pos": "positive",
-    "abs": "absolute",
-    "invert": "invert",
-}.items():
-    setattr(TracedArray, f"__{_python}__", lambda self, name=_ufunc: _operator(name, self))
-TracedArray.__divmod__ = partialmethod(_binary, "divmod")  # type: ignore[attr-defined]
-TracedArray.__rdivmod__ = partialmethod(_reflected, "divmod")  # type: ignore[attr-defined]

@@ -23,7 +23,8 @@ import cvm
 from cvm.commands.selftest import EXACT, line_of, recorded
 from cvm.testing.selftest_set import BODIES, SIZES, parts, program_text
 from cvm.testing.selftest_values import TAME, elements
-from cvm.tracing.trace import caller, tracer_of
+from cvm.tracing.diagnose import caller
+from cvm.tracing.trace import tracer_of
 
 PARTS = {p.name: p for p in parts()}
 KNOWN = recorded()

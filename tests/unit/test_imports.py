@@ -158,7 +158,7 @@ def test_a_room_is_imported_from_the_package_by_name() -> None:
         ),
         (
             "import cvm; cvm.parse('func @main(%x: tensor<i32>) { %y = cvm.relu %x\\n return %y }')",
-            "llvmlite lark pycuda cvm.lowering cvm.jit cvm.tracing.operator_functions "
+            "llvmlite lark pycuda cvm.lowering cvm.jit cvm.numpy.operator_functions "
             "cvm.dialect.dali cvm.dialect.theano",
         ),
         (

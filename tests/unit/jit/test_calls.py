@@ -401,7 +401,7 @@ def test_threads_and_many_sizes():
 
 
 def test_traced_functions_are_called_directly(monkeypatch):
-    from cvm.tracing.traced_function import TracedFunction
+    from cvm.transforms.traced_function import TracedFunction
 
     seen = counted_calls(monkeypatch, TracedFunction)
 
@@ -462,7 +462,7 @@ def test_a_traced_function_that_is_gone_is_freed():
 @pytest.fixture
 def slow_traced(monkeypatch):
     """The calls of traced functions that reach the slow entry."""
-    from cvm.tracing.traced_function import TracedFunction
+    from cvm.transforms.traced_function import TracedFunction
 
     return counted_calls(monkeypatch, TracedFunction)
 

@@ -18,10 +18,12 @@ from cvm.dialect.spec.operator import Operator
 from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import TensorType
 
-from ..numpy.array_api import FAR, moveaxis, whole_axis
-from ..numpy.layout import broadcast_to
+from ..numpy.axes import whole_axis
+from ..numpy.shapes import broadcast, moveaxis
+from ..numpy.subscripts import FAR
+from ..tracing.diagnose import caller, fail
+from ..tracing.trace import TracedArray, Tracer, apply, tracer_of
 from .derivatives import derived_function
-from .trace import TracedArray, Tracer, apply, caller, fail, tracer_of
 from .traced_function import flatten_results, unflatten
 
 ELEMENTWISE = ("numpy.elementwise", "theano.elemwise")
@@ -137,7 +139,7 @@ class _Batch:
                 else found
             )
         if value not in self.stacked:
-            found = broadcast_to(found, (self.size, *found.shape))
+            found = broadcast(found, (self.size, *found.shape))
         return moveaxis(found, 0, whole_axis(axis, found.ndim))
 
     def _add(self, operator: Any, change: Callable[[Value], Value]) -> list[Value]:
@@ -185,7 +187,7 @@ class _Batch:
     def _stack(self, value: Value) -> Value:
         if value in self.stacked:
             return self._now(value)
-        return broadcast_to(
+        return broadcast(
             x := TracedArray(self.tracer, self._now(value)), (self.size, *x.shape)
         ).value
 

@@ -33,7 +33,9 @@ from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import DEFAULT as PLAIN_OPTIONS, CompileOptions, Stage
 from cvm.jit.targets import TARGETS
 
-from .trace import PYTHON_NUMBERS, RULES, TracedArray, Tracer, caller
+from ..numpy.ufuncs import RULES
+from ..tracing.diagnose import caller
+from ..tracing.trace import PYTHON_NUMBERS, TracedArray, Tracer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -334,7 +336,6 @@ class TracedFunction(Generic[P, R]):
     def _trace(
         self, structure: Any, arrays: list[np.ndarray], shapes: Sequence[tuple[Dim, ...]]
     ) -> Trace:
-        importlib.import_module("..numpy", __package__)  # gives traced arrays their methods
         name = (
             "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_")
             or "main"

@@ -25,7 +25,8 @@ from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.lowering.graph.differentiate import Rules
 
-from .trace import TracedArray, Tracer, caller, fail, tracer_of
+from ..tracing.diagnose import caller, fail
+from ..tracing.trace import TracedArray, Tracer, tracer_of
 from .traced_function import (
     DEFAULT,
     TracedFunction,

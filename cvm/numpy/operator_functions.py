@@ -10,8 +10,8 @@ from typing import Any
 
 from cvm.dialect.spec.operator import OPERATORS
 
-from ..numpy.array_api import clip, where
-from .trace import apply, tracer_of, ufunc_of_trace
+from ..tracing.trace import apply, tracer_of, ufunc_of_trace
+from .selection import clip, where
 
 # the dali dialect's functions, and what they are by NumPy's rules
 NUMPY: dict[str, str | Callable[..., Any]] = {

@@ -17,9 +17,10 @@ from cvm.dialect.ir.function import Value
 from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import TensorType
 
-from ..numpy.array_api import astype, whole_number
-from ..numpy.ufuncs import PYTHON_NUMBERS
-from .trace import TracedArray, Tracer, caller, fail, running_tracer, tracer_of
+from ..numpy.axes import whole_number
+from ..numpy.conversion import astype
+from ..tracing.diagnose import caller, fail
+from ..tracing.trace import PYTHON_NUMBERS, TracedArray, Tracer, running_tracer, tracer_of
 from .traced_function import as_array, flatten_results, traced, unflatten
 
 Arrays = Sequence[TracedArray]

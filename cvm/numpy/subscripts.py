@@ -1,0 +1,147 @@
+"""Subscripts of traced arrays, by the rules of NumPy's basic and advanced indexing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..tracing.array_types import Dim
+from ..tracing.diagnose import fail
+from ..tracing.trace import TracedArray, apply, is_scalar
+from .axes import whole_number
+from .calls import implements
+from .conversion import astype
+from .shapes import broadcast, expand_dims, transpose
+
+FAR = 2**62  # larger than every size
+ARRAYS = (TracedArray, np.ndarray, list, tuple, range)
+SUBSCRIPTS = "subscripts are integers, slices, ..., None and arrays of integers"
+
+
+@implements(np.ndarray.__getitem__)
+def getitem(x: TracedArray, key: Any) -> TracedArray:
+    """Take elements as NumPy does: a view for slices, a copy for arrays, a scalar for numbers."""
+    found, parts = subscript(x, key), key if isinstance(key, tuple) else (key,)
+    if not found.ndim and not any(p is ... for p in parts):
+        return found.copied()  # a scalar
+    if x.is_scalar or any(isinstance(p, ARRAYS) and not is_scalar(p) for p in parts):
+        return x.as_array(found.copied())
+    return x.viewed(lambda a: subscript(a, key), key, found=found)
+
+
+def along_axis(x: TracedArray, axis: int, part: Any) -> TracedArray:
+    """Subscript one axis."""
+    return subscript(x, (slice(None),) * axis + (part,))
+
+
+def subscript(x: TracedArray, key: Any) -> TracedArray:
+    """Take elements by integers, slices, ..., None and arrays of integers, as in NumPy."""
+    given = list(key) if isinstance(key, tuple) else [key]
+    taken = sum(p is not None and p is not ... for p in given)
+    if len(dots := [n for n, p in enumerate(given) if p is ...]) > 1:
+        fail("a subscript has at most one ...")
+    if taken > x.ndim:
+        fail(f"the array has {x.ndim} dimensions, got {taken} subscripts")
+    at = dots[0] if dots else len(given)
+    parts = [*given[:at], *[slice(None)] * (x.ndim - taken), *given[at + 1 :]]
+    if any(isinstance(p, ARRAYS) for p in given):
+        chosen = [
+            n for n, p in enumerate(given) if not (p is None or p is ... or isinstance(p, slice))
+        ]
+        return _by_arrays(x, parts, side_by_side=chosen == [*range(chosen[0], chosen[-1] + 1)])
+    of_axes = [p for p in parts if p is not None]
+    ranges = [_range(p, n) for p, n in zip(of_axes, x.shape, strict=True)]
+    if any(r.length == 0 for r in ranges):  # the result is empty
+        after = tuple(
+            0 if r.length is None else r.length - n for r, n in zip(ranges, x.shape, strict=True)
+        )
+        x = apply("builtin.pad", x, before=(0,) * x.ndim, after=after)
+    elif any((r.begin, r.end, r.stride) != (0, FAR, 1) for r in ranges):
+        begin, end, strides, _ = zip(*ranges, strict=True)
+        x = apply("cvm.slice", x, begin=begin, end=end, strides=strides)
+    if dropped := tuple(n for n, p in enumerate(of_axes) if not isinstance(p, slice)):
+        x = apply("cvm.squeeze", x, axes=dropped)
+    left = [p for p in parts if p is None or isinstance(p, slice)]
+    return expand_dims(x, new) if (new := tuple(n for n, p in enumerate(left) if p is None)) else x
+
+
+def _by_arrays(x: TracedArray, parts: list[Any], side_by_side: bool) -> TracedArray:
+    """Index by arrays of integers: slices come first, then elements at the places that arrays give
+    together.
+    """
+    over = tuple(n for n, p in enumerate(parts) if p is not None and not isinstance(p, slice))
+    sliced = subscript(x, tuple(slice(None) if n in over else p for n, p in enumerate(parts)))
+    arrays = [x.tracer.array(_places(parts[n], sliced.shape[n])) for n in over]
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        fail(
+            "the arrays of a subscript have one shape, got "
+            f"{', '.join(str(a.shape) for a in arrays)}"
+        )
+    same = [a if a.shape == shape else broadcast(a, shape) for a in arrays]
+    found = apply("builtin.gather", sliced, [astype(a, np.int64) for a in same], axes=over)
+    if side_by_side:
+        return found
+    moved = range(
+        over[0], over[0] + len(shape)
+    )  # NumPy puts them first where they are not beside each other
+    return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
+
+
+def _places(part: Any, size: Dim) -> Any:
+    """Return the places along an axis that an array, a mask or a number of a subscript gives."""
+    if isinstance(part, TracedArray) and part.dtype == np.bool_:
+        fail(
+            "the number of elements that a traced mask chooses is not known while "
+            "compiling: use np.where"
+        )
+    if not isinstance(part, TracedArray):
+        part = np.asarray(part, np.int64 if isinstance(part, (list, tuple)) and not part else None)
+        if part.dtype == np.bool_:
+            if part.shape != (size,):
+                fail(
+                    f"a mask known while compiling has the size of its axis, {size}, got "
+                    f"the shape {part.shape}"
+                )
+            part = np.flatnonzero(part)
+        if isinstance(size, int) and not ((-size <= part) & (part < size)).all():
+            fail(f"the axis has {size} elements, got the subscripts {part.tolist()}")
+    if part.dtype.kind not in "iu":
+        fail(f"{SUBSCRIPTS}, got an array of {part.dtype}")
+    return part
+
+
+class _Range(NamedTuple):
+    """The range of `cvm.slice` along an axis, and its length, if known."""
+
+    begin: int
+    end: int
+    stride: int
+    length: int | None
+
+
+def _range(part: Any, size: Dim) -> _Range:
+    """Return the range of a slice or of one integer."""
+    if not isinstance(part, slice):
+        if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
+            fail(
+                f"{SUBSCRIPTS}, got {type(part).__name__}: use np.where for elements that "
+                "meet a condition"
+            )
+        at = int(part)
+        if isinstance(size, int) and not -size <= at < size:
+            fail(f"the axis has {size} elements, got the subscript {at}")
+        return _Range(at, FAR if at == -1 else at + 1, 1, 1)
+    bounds = part.start, part.stop, part.step
+    first, last, step = (None if v is None else whole_number(v, "a slice's bound") for v in bounds)
+    if (step := 1 if step is None else step) == 0:
+        fail("a slice's step is not 0")
+    if not isinstance(size, int):
+        start, stop = (0, FAR) if step > 0 else (FAR, -FAR)
+        return _Range(start if first is None else first, stop if last is None else last, step, None)
+    start, stop, step = slice(first, last, step).indices(size)
+    length = len(range(start, stop, step))
+    whole = (start, stop, step) == (0, size, 1)
+    return _Range(start, FAR if whole else -size - 1 if stop < 0 else stop, step, length)

@@ -1,0 +1,139 @@
+"""Arrays with some elements changed: `x.at[key].set(values)` as in JAX, and `x[key] = values` of
+arrays that the function made.
+
+A key is a subscript of NumPy's, or a mask. An index beyond its axis is an error of the call, as in
+NumPy; of several values for one element `set` keeps the last, the others combine all.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..tracing.diagnose import fail
+from ..tracing.numpy_table import ARRAY_METHODS
+from ..tracing.trace import TracedArray, apply, element_numbers, ufunc_of_trace
+from .calls import implements
+from .conversion import xp
+from .selection import where
+from .shapes import flatten, reshape
+from .subscripts import subscript
+from .ufuncs import converted
+
+if TYPE_CHECKING:
+    from ..tracing.array_types import ArrayLike
+
+COMBINED = {"set": None, "add": "add", "multiply": "mul", "min": "minimum", "max": "maximum"}
+UFUNCS = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+class IndexUpdate:
+    """`x.at`; subscripted, the elements that are to be changed."""
+
+    def __init__(self, x: TracedArray, key: Any = ()) -> None:
+        self.x = x
+        self.key = key
+
+    def __getitem__(self, key: Any) -> IndexUpdate:
+        return IndexUpdate(self.x, key)
+
+    def get(self) -> TracedArray:
+        """Return these elements."""
+        return subscript(self.x, self.key)
+
+    def set(self, values: ArrayLike) -> TracedArray:
+        """Return a copy of the array in which these elements have other values."""
+        return self.changed("set", values)
+
+    def add(self, values: ArrayLike) -> TracedArray:
+        """Return a copy of the array in which values are added to these elements."""
+        return self.changed("add", values)
+
+    def multiply(self, values: ArrayLike) -> TracedArray:
+        """Return a copy of the array in which these elements are multiplied by values."""
+        return self.changed("multiply", values)
+
+    def min(self, values: ArrayLike) -> TracedArray:
+        """Return a copy of the array in which these elements are at most the values."""
+        return self.changed("min", values)
+
+    def max(self, values: ArrayLike) -> TracedArray:
+        """Return a copy of the array in which these elements are at least the values."""
+        return self.changed("max", values)
+
+    def changed(self, name: str, values: ArrayLike) -> TracedArray:
+        """Return a copy of the array in which values are combined with these elements."""
+        x = self.x
+        given: Any = (
+            values if isinstance(values, TracedArray) or np.isscalar(values) else np.asarray(values)
+        )
+        new = converted(x.tracer, given, x.dtype)
+        if (mask := _mask(x, self.key)) is not None:
+            if new.ndim > x.ndim - np.ndim(self.key):
+                fail(
+                    "elements that a mask chooses take a number, or values along the axes "
+                    "that the mask does not have"
+                )
+            if name != "set":
+                new = ufunc_of_trace(UFUNCS[name].__name__, x, new)
+            return where(mask, new, x)
+        places = subscript(element_numbers(x), self.key)
+        try:
+            fits = xp.broadcast_shapes(new.shape, places.shape) == places.shape
+        except ValueError:
+            fits = False
+        if not fits:
+            fail(f"values of shape {new.shape} do not fit elements of shape {places.shape}")
+        spread = xp.broadcast_to(new, places.shape)
+        operands = flatten(x), flatten(spread), [flatten(places)]
+        found = apply("builtin.scatter", *operands, axes=(0,), scalar_op=COMBINED[name])
+        return reshape(found, x.shape)
+
+
+ARRAY_METHODS["at"] = IndexUpdate
+
+
+def _mask(x: TracedArray, key: Any) -> TracedArray | np.ndarray | None:
+    """Return the key as a mask of the array's rank, or None."""
+    mask = np.asarray(key) if isinstance(key, (list, np.ndarray)) else key
+    if not isinstance(mask, (TracedArray, np.ndarray)) or mask.dtype != np.bool_:
+        return None
+    if mask.shape != x.shape[: mask.ndim]:
+        fail(f"a mask has the array's first sizes, {x.shape}, got {mask.shape}")
+    return xp.expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
+
+
+def update_in_place(x: TracedArray, new: TracedArray) -> None:
+    """Give an array that the function made new elements."""
+    x.change_in_place(_instead(x))
+    x.take_value(new)
+
+
+def _instead(x: TracedArray) -> str:
+    return f"make a new array, as by %{x.value.name}.at[...].set(values)"
+
+
+@implements(np.ndarray.__setitem__)
+def setitem(x: TracedArray, key: Any, values: ArrayLike) -> None:
+    """Change elements in place."""
+    x.change_in_place(_instead(x))
+    view = values.origin if isinstance(values, TracedArray) else None
+    if view is not None and view[0] is x and view[1] is key:
+        return  # of `x[key] += y`, which has changed these elements already
+    x.take_value(IndexUpdate(x, key).changed("set", values))
+
+
+def _ufunc_at(name: str, x: TracedArray, indices: Any, values: ArrayLike) -> None:
+    """Combine values with elements in place by a ufunc: `np.add.at(x, indices, values)`."""
+    if not isinstance(x, TracedArray):
+        fail(
+            "traced values change traced arrays only: make the array of traced ones, as by "
+            "np.zeros_like"
+        )
+    update_in_place(x, IndexUpdate(x, indices).changed(name, values))
+
+
+for _name, _ufunc in UFUNCS.items():
+    implements(_ufunc.at)(partial(_ufunc_at, _name))
