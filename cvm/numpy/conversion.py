@@ -44,7 +44,7 @@ def arrays_of(*given: Any) -> list[TracedArray]:
 
 
 def of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
-    """Return operands as traced arrays of one type; Python's numbers take the type of the others."""
+    """Return operands as traced arrays of one type, which Python's numbers take, too."""
     if not by_dali(*arrays):
         return common(arrays)
     tracer = tracer_of(arrays)

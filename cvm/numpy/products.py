@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @implements(np.matmul, np.linalg.matmul)
 def matmul(x: ArrayLike, y: ArrayLike) -> TracedArray:
-    """Multiply matrices, vectors and stacks of them; sums are in the elements' type (f16 in f32)."""
+    """Multiply matrices, vectors and stacks of them, summed in the elements' type (f16 in f32)."""
     a, b = of_one_type((x, y), "matmul")
     if (element := a.type.element) is F16 and not by_dali(a):  # products are not rounded either
         return astype(matmul(astype(a, F32), astype(b, F32)), F16)

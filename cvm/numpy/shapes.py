@@ -47,7 +47,7 @@ def reshape(x: TracedArray, *shape: Any, order: str = "C") -> TracedArray:
 
 @implements(np.ndarray.reshape)
 def reshaped(x: TracedArray, *shape: Any, order: str = "C") -> TracedArray:
-    """Reshape: a view where axes are split; otherwise a view or a copy, as NumPy's layout has it."""
+    """Reshape to a view where axes are split, otherwise a view or a copy, by NumPy's layout."""
     found = reshape(x, *shape, order=order)
     certain = order == "C" and _splits(x.shape, found.shape)
     return x.viewed(lambda a: reshape(a, *shape, order=order), found=found, certain=certain)

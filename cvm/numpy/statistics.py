@@ -166,7 +166,7 @@ def nanmin(x: TracedArray, axis: Axes = None, keepdims: bool = False) -> TracedA
 def _of_present(
     reduce: Any, x: TracedArray, axis: Axes, keepdims: bool, start: float | None = None
 ) -> TracedArray:
-    """Reduce the elements that are not NaN; with a start, the result is NaN where there are none."""
+    """Reduce the elements that are not NaN; with a start, where there are none, to NaN."""
     if x.dtype.kind not in "fc":
         return reduce(x, axis=axis, keepdims=keepdims)
     present = ~xp.isnan(x)

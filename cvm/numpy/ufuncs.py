@@ -111,8 +111,8 @@ SIGNED_DIFFER = (
 
 @cache
 def ufuncs() -> "Mapping[str, Ufunc]":
-    """Return the table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects, which
-    take a while to import.
+    """Return the table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects,
+    which take a while to import.
     """
     from cvm.dialect.numpy import (
         ufunc_table,
@@ -194,8 +194,8 @@ def loop_of(name: str, inputs: Sequence[Any]) -> tuple[Tracer, list[Any], tuple[
 
 
 def converted(tracer: Tracer, given: Any, dtype: np.dtype) -> TracedArray:
-    """Convert an operand to the element type of the loop; a weak one becomes it, a strong one is cast where
-    that is needed.
+    """Convert an operand to the element type of the loop; a weak one becomes it, a strong one is
+    cast where that is needed.
     """
     if type(given) not in PYTHON_NUMBERS:
         if (array := tracer.array(given)).dtype == dtype:
@@ -219,8 +219,8 @@ def converted(tracer: Tracer, given: Any, dtype: np.dtype) -> TracedArray:
 
 
 def common(inputs: Sequence[Any]) -> list[Any]:
-    """Return operands in the type that NumPy's promotion gives all of them; NumPy's arrays where none
-    is traced.
+    """Return operands in the type that NumPy's promotion gives all of them; NumPy's arrays where
+    none is traced.
     """
     if tracer_of(inputs) is None:
         given = [x if type(x) in PYTHON_NUMBERS else np.asarray(x) for x in inputs]

@@ -1,1 +1,1 @@
-"""Tracing: Python functions of arrays to programs, and the functions that transform them."""
+"""Tracing: arrays that record the operations of a Python function."""
