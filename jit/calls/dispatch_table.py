@@ -13,7 +13,7 @@ from ...dialect.support.fork_safety import held_at_fork
 from ...dialect.types.sizes import Size
 from ...dialect.types.tensor_types import Type
 from .fastcall import take
-from .pytree_ir import form_words
+from .pytree_form import form_words
 from .vectorcall_ir import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
 
 Atom = tuple[Any, ...]
@@ -90,7 +90,7 @@ class CallTable:
                     ctypes.addressof(held[-1]),
                     int(np.prod(shape, dtype=np.int64)) * t.element.bytes,
                 ]
-            assert len(words) == len(sizes) + 1 + SHAPED // 8 * len(self.types)
+            assert len(words) == len(sizes) + 1 + len(SHAPED) * len(self.types)
             entry = (ctypes.c_int64 * len(words))(*words)
             if len(self.entries) >= MOST:
                 self.dropped = (

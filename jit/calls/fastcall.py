@@ -68,7 +68,8 @@ def addresses() -> dict[str, int]:
 
     functions = (ctypes.c_void_p * 300).from_address(get(_multiarray_umath._ARRAY_API, None))
     python = {
-        name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in layout.PYTHON
+        name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value
+        for name in layout.python_functions()
     }
     objects = {
         "array_type": np.ndarray,
@@ -88,13 +89,10 @@ def addresses() -> dict[str, int]:
 @lru_cache(maxsize=1)
 def code() -> "tuple[Library, int]":
     """The code that serves all programs, and where it is."""
-    from ..llvm.native_code import (
-        Library,
-        Source,
-    )  # and with it LLVM, which other targets do without
+    from ..llvm.native_code import Library  # and with it LLVM, which other targets do without
     from .vectorcall_ir import call_source
 
-    library = Library(Source(call_source()), {}, ("call",), addresses())
+    library = Library(call_source(), {}, ("call",), addresses())
     return library, library.addresses["call"]
 
 

@@ -11,7 +11,7 @@ always calls it.
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
@@ -19,8 +19,8 @@ import llvmlite.binding as llvm
 from ...dialect.types.tensor_types import F32
 from ...lowering.processor import Processor, processor
 from . import ir_builder as ll
+from .ir_files import definitions, read_ir
 from .llvm_context import target_machine
-from .python_to_ir import ir_text
 
 
 class Format(NamedTuple):
@@ -308,8 +308,8 @@ def _fma_of_wider(b: ll.IRBuilder, wide: ll.Type, operands: list[ll.Value]) -> l
 
 
 def _by_double(b: ll.IRBuilder, name: str, operands: list[ll.Value]) -> ll.Value:
-    """Compute a function of DOUBLES in f64; rounded once, the result of a narrower type is exact,
-    or of more than twice its digits.
+    """Call a function of doubles. The result for a narrower type is exact, or of more than twice
+    its digits, and rounded once.
     """
     type = operands[0].type
     double = ll.ir_type("double")
@@ -321,192 +321,7 @@ def _by_double(b: ll.IRBuilder, name: str, operands: list[ll.Value]) -> ll.Value
     return b.add(ll.cast("fptrunc", result, type)) if is_narrow else result
 
 
-@cache
 def _of_doubles(name: str) -> tuple[str, ...]:
-    """The IR of one of DOUBLES, and of what it calls."""
-    parts = ir_text(PARTS)
-    own = ir_text(PARTS + DOUBLES[name]).removeprefix(parts)
-    return "declare i64 @llvm.ctlz.i64(i64, i1)", parts, own
-
-
-SIGN = -(1 << 63)
-INFINITY = 2047 << 52
-NAN = 0xFFF << 51
-LOW = (1 << 32) - 1
-PARTS = f"""
-@alwaysinline
-def float_of(bits: i64) -> double:
-    return ir(double, "bitcast i64 {{}} to double", bits)
-
-@alwaysinline
-def bits_of(number: double) -> i64:
-    return ir(i64, "bitcast double {{}} to i64", number)
-
-@alwaysinline
-def product(x: i64, y: i64) -> i64:
-    return bits_of(ir(double, "fmul double {{}}, {{}}", float_of(x), float_of(y)))
-
-@alwaysinline
-def sum(x: i64, y: i64) -> i64:
-    return bits_of(ir(double, "fadd double {{}}, {{}}", float_of(x), float_of(y)))
-
-@alwaysinline
-def zeros(x: i64) -> i64:
-    return ir(i64, "call i64 @llvm.ctlz.i64(i64 {{}}, i1 false)", x)
-
-# a number except 0 is its significand, from 2^52 to 2^53, times a power of 2; exponents count from
-# that of the least number
-@alwaysinline
-def significand(x: i64) -> i64:
-    fraction = x & {(1 << 52) - 1}
-    if x & {INFINITY} != 0:
-        return fraction | {1 << 52}
-    return fraction << (zeros(fraction) - 11)
-
-@alwaysinline
-def exponent(x: i64) -> i64:
-    if x & {INFINITY} != 0:
-        return x >> 52 & 2047
-    return 12 - zeros(x & {(1 << 52) - 1})
-
-# the float next to top * 2^e, of 64 bits; the last one is set where something was cut off
-@alwaysinline
-def rounded(sign: i64, top: i64, e: i64) -> i64:
-    e = e + 11
-    if e > 2046:
-        return sign | {INFINITY}
-    if e < 1:
-        lost = 1 - e
-        if lost > 63:
-            lost = 63
-        cut = top >> lost
-        top = cut | ir(i64, "zext i1 {{}} to i64", top != cut << lost)
-        e = 1
-    whole = top >> 11
-    whole = whole + (((top & 2047) + 1023 + (whole & 1)) >> 11)
-    return sign | ((e - 1 << 52) + whole)
-
-"""
-DOUBLES = {
-    "fma": f"""
-@noinline
-def fma_of_doubles(a: i64, b: i64, c: i64) -> i64:
-    sign = (a ^ b) & {SIGN}
-    if a << 1 == 0 or b << 1 == 0 or a & {INFINITY} == {INFINITY} or b & {INFINITY} == {INFINITY}:
-        return sum(product(a, b), c)
-    if c & {INFINITY} == {INFINITY}:
-        return sum(c, c)
-    if c << 1 == 0:
-        return product(a, b)
-    x = significand(a)
-    y = significand(b)
-    middle = (x & {LOW}) * (y >> 32) + ((x & {LOW}) * (y & {LOW}) >> 32)
-    middle2 = (x >> 32) * (y & {LOW}) + (middle & {LOW})
-    high = (x >> 32) * (y >> 32) + (middle >> 32) + (middle2 >> 32)
-    low = x * y
-    # words of 128 bits, with the first one at bit 124 or 125, and what they are multiplied by
-    high = high << 20 | low >> 44
-    low = low << 20
-    e = exponent(a) + exponent(b) - 1095
-    other = significand(c) << 8
-    other_low = 0
-    d = e - exponent(c) + 72
-    other_sign = c & {SIGN}
-    if d < 0:
-        e = e - d
-        d = 0 - d
-        swap = high
-        high = other
-        other = swap
-        swap = low
-        low = other_low
-        other_low = swap
-        swap = sign
-        sign = other_sign
-        other_sign = swap
-    # the smaller one is shifted to the same place; of what is cut off, a bit says whether it is 0
-    if d > 63:
-        other_low = other | ir(i64, "zext i1 {{}} to i64", other_low != 0)
-        other = 0
-        d = d - 64
-        if d > 63:
-            d = 63
-    if d > 0:
-        cut = other_low >> d
-        lost = ir(i64, "zext i1 {{}} to i64", other_low != cut << d)
-        other_low = cut | other << 64 - d | lost
-        other = other >> d
-    if sign != other_sign:
-        if high == other and low == other_low:
-            return 0
-        if other > high or other == high and other_low ^ {SIGN} > low ^ {SIGN}:
-            swap = high
-            high = other
-            other = swap
-            swap = low
-            low = other_low
-            other_low = swap
-            sign = other_sign
-        other = ir(i64, "xor i64 {{}}, -1", other)
-        other_low = 0 - other_low
-        if other_low == 0:
-            other = other + 1
-    low = low + other_low
-    high = high + other
-    if low ^ {SIGN} < other_low ^ {SIGN}:
-        high = high + 1
-    if high == 0:
-        high = low
-        low = 0
-        e = e - 64
-    n = zeros(high)
-    if n > 0:
-        high = high << n | low >> 64 - n
-        low = low << n
-    return rounded(sign, high | ir(i64, "zext i1 {{}} to i64", low != 0), e - n + 64)
-""",
-    "sqrt": f"""
-# digit by digit: a root of 53 bits and one more, which alone rounds it, as none lies in the middle
-@noinline
-def sqrt_of_doubles(a: i64) -> i64:
-    if a << 1 == 0 or a == {INFINITY}:
-        return a
-    if a < 0 or a > {INFINITY}:
-        return {NAN}
-    e = exponent(a)
-    left = significand(a) << 10 + (e & 1 ^ 1)
-    root = 0
-    rest = 0
-    for k in range(54):
-        rest = rest << 2 | left >> 62
-        left = left << 2
-        root = root << 1
-        if root << 1 | 1 <= rest:
-            rest = rest - (root << 1 | 1)
-            root = root + 1
-    return ((e + 1021 >> 1) << 52) + (root + 1 >> 1)
-
-""",
-    "fmod": f"""
-@noinline
-def fmod_of_doubles(a: i64, b: i64) -> i64:
-    sign = a & {SIGN}
-    x = a & {~SIGN}
-    y = b & {~SIGN}
-    if y == 0 or x >= {INFINITY} or y > {INFINITY}:
-        return {NAN}
-    if x < y:
-        return a
-    left = exponent(a) - exponent(b)
-    divisor = significand(b)
-    rest = ir(i64, "urem i64 {{}}, {{}}", significand(a), divisor)
-    while left > 0:
-        step = 11 if left > 11 else left
-        rest = ir(i64, "urem i64 {{}}, {{}}", rest << step, divisor)
-        left = left - step
-    if rest == 0:
-        return sign
-    n = zeros(rest)
-    return rounded(sign, rest << n, exponent(b) - n)
-""",
-}
+    """The IR of a function of doubles as words, and of what it calls."""
+    parts, own = read_ir("llvm/double_parts.ll"), read_ir(f"llvm/{name}_of_doubles.ll")
+    return "declare i64 @llvm.ctlz.i64(i64, i1)", definitions(parts), definitions(own)

@@ -43,10 +43,6 @@ PROT_EXECUTE = 5  # PROT_READ | PROT_EXEC
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
-class Source(str):
-    """Functions in the language of `python_to_ir`."""
-
-
 @lru_cache(maxsize=1)
 def _linker(generation: int) -> Any:
     """A linker of some libraries, as which it goes: LLVM keeps some KB of each library until
@@ -65,10 +61,6 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
     """The text of a module, with definitions of functions that not every processor has, for these
     features.
     """
-    if isinstance(module, Source):
-        from .python_to_ir import ir_text  # the code is in the cache mostly
-
-        return ir_text(module)
     if isinstance(module, str):
         return module
     lines: list[str] = []

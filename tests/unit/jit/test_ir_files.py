@@ -6,7 +6,9 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
+from cvm.jit.calls import pytree_form, vectorcall_ir as layout
 from cvm.jit.llvm.ir_files import definitions, join_ir, read_ir
+from cvm.jit.llvm.native_code import Library
 from cvm.jit.runtime import thread_pool
 
 HOUSE = Path(__file__).parents[3]
@@ -65,3 +67,66 @@ def test_joined_modules_declare_once_what_none_defines():
     assert joined.count("@f") == joined.count("@g") == joined.count("@x") == 1
     llvm.parse_assembly(joined, llvm.create_context()).verify()
     assert definitions(a) == "@y = global i8 0\n"
+
+
+def fields(name: str) -> dict[str, list[str]]:
+    """The fields of each type of a file, which have their names in comments."""
+    types = re.findall(r"^%(\w+) = type \{\n(.*?)^\}", read_ir(name), re.MULTILINE | re.DOTALL)
+    return {type: re.findall(r"^[^;]*; +(\w+)", body, re.MULTILINE) for type, body in types}
+
+
+def test_tables_have_the_fields_that_python_fills():
+    types = fields("calls/vectorcall.ll")
+    assert tuple(types["Way"]) == layout.WAY and tuple(types["Table"]) == layout.TABLE
+    assert tuple(types["Record"]) == layout.RECORD and tuple(types["Shaped"]) == layout.SHAPED
+
+
+@pytest.mark.parametrize("name", ["calls/vectorcall.ll", "calls/pytree.ll"])
+def test_addresses_of_fields_are_named_after_them(name):
+    types = fields(name)
+    addresses = re.findall(
+        r"%(\S+)\.at = getelementptr %(\w+), ptr %\S+, i32 0, i32 (\d+)$",
+        read_ir(name),
+        re.MULTILINE,
+    )
+    assert len(addresses) == read_ir(name).count("i32 0, i32 ") > 2
+    assert [types[type][int(number)] for _, type, number in addresses] == [
+        address.rpartition(".")[2] for address, _, _ in addresses
+    ]
+
+
+def test_objects_lie_as_python_expects():
+    text = read_ir("calls/vectorcall.ll")
+    types = fields("calls/vectorcall.ll")
+    code = "\n".join(re.findall(r"^%\w+ = type \{\n.*?^\}", text, re.MULTILINE | re.DOTALL))
+    for type, names in types.items():
+        for n, name in enumerate(names):
+            address = f"getelementptr (%{type}, ptr null, i32 0, i32 {n})"
+            body = f"ret i32 ptrtoint (ptr {address} to i32)"
+            code += f"\ndefine i32 @{type}.{name}() {{\n  {body}\n}}"
+    library = Library(code, dict.fromkeys(re.findall(r"i32 @([\w.]+)\(", code), ()))
+
+    def place(type: str, field: str) -> int:
+        return library.functions[f"{type}.{field}"]()
+
+    array = ("data", "rank", "shape", "descriptor", "flags")
+    assert [place("Array", field) for field in array] == [
+        layout.DATA, layout.RANK, layout.SHAPE, layout.DESCRIPTOR, layout.FLAGS,
+    ]  # fmt: skip
+    assert place("Descriptor", "element") == layout.ELEMENT
+    assert (place("Object", "code"), place("Object", "way")) == (layout.HEAD, layout.HEAD + 8)
+    for type in ("Way", "Table", "Record", "Shaped"):
+        assert [place(type, field) for field in types[type]] == [
+            8 * n for n in range(len(types[type]))
+        ]
+
+
+def test_numbers_are_those_of_python():
+    text = read_ir("calls/vectorcall.ll")
+    usual = layout.CONTIGUOUS | layout.ALIGNED
+    for number in (usual, usual | layout.WRITEABLE):
+        assert text.count(f"i32 u0x{number:X}\n") == 1
+    assert text.count(f"u0x{layout.FACTOR:X} ") == text.count(f"i64 {-layout.BUSY}\n") == 1
+    kinds = re.findall(r"^;   (\d) .*?([A-Z]{4,})", read_ir("calls/pytree.ll"), re.MULTILINE)
+    assert [getattr(pytree_form, name) for _, name in kinds] == [int(n) for n, _ in kinds]
+    assert len(kinds) == 5

@@ -1,0 +1,701 @@
+; The machine code that Python calls: it checks the arguments, makes or checks the results, and runs
+; the program.
+;
+;   PyObject *call(PyObject *self, PyObject *const *given, size_t count, PyObject *names)
+;
+; is CPython's vectorcall. The object that is called has a way, and a way leads to the table of a
+; program: its words, then a record for each argument and result, then the constants' addresses. An
+; argument's sizes are numbers, or the places (as -1 - place) of unknown ones among the sizes of a
+; call. An entry holds what follows from those: the sizes it is for, whether to let other threads
+; run, then the shape and the number of bytes of each array. Where all sizes are known there is one
+; entry; else it is in a hash table of slots, of which at least half are empty. What does not fit a
+; way is left to the next one, and at last to the slow entry, which reports what is wrong, or makes
+; an entry for sizes that are new.
+;
+; vectorcall_ir.py has the names of the fields, and dispatch_table.py fills them. @run, which calls
+; the program in the default floating-point environment, is defined by fp_environment_ir, and
+; @taken_apart in pytree.ll.
+
+%Way = type {
+  ptr,  ; table
+  i64,  ; positional: arguments
+  ptr,  ; form: of arguments in structures, or null
+  ptr,  ; slow: the entry in Python
+  ptr   ; next: another way, or null
+}
+%Table = type {
+  i64,  ; arguments
+  i64,  ; results
+  i64,  ; constants
+  i64,  ; sizes: unknown ones
+  i64,  ; room: words for the addresses of arrays, then for sizes
+  ptr,  ; program
+  ptr,  ; only: the entry, where all sizes are known
+  ptr,  ; slots: the number of bits by which a hash is shifted, then entries or null
+  ptr   ; workspace, or null; 64 bytes before it a word tells whether it is in use
+}
+%Record = type {
+  ptr,  ; descriptor
+  i64,  ; rank
+  ptr,  ; sizes: of an argument
+  i64   ; element: its kind, letter, order of bytes, flags and number
+}
+%Shaped = type {
+  ptr,  ; shape
+  i64   ; bytes
+}
+
+; Objects of CPython and NumPy. `usable` in fastcall.py compares these layouts with those in use.
+%Object = type {
+  i64,  ; references
+  ptr,  ; type
+  ptr,  ; code: of an object that is called, after CPython's own fields
+  ptr   ; way
+}
+%Tuple = type {
+  i64,       ; references
+  ptr,       ; type
+  i64,       ; size
+  [0 x ptr]  ; items
+}
+%Array = type {
+  i64,  ; references
+  ptr,  ; type
+  ptr,  ; data
+  i32,  ; rank
+  ptr,  ; shape
+  ptr,  ; strides
+  ptr,  ; base
+  ptr,  ; descriptor
+  i32   ; flags
+}
+%Descriptor = type {
+  i64,  ; references
+  ptr,  ; type
+  ptr,  ; scalar
+  i64   ; element
+}
+
+@array_type = external global i8
+@tuple_type = external global i8
+@out = external global i8  ; the string
+
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @empty_array(i32, ptr, ptr, i32)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
+declare i1 @taken_apart(ptr, i64, ptr, ptr)
+declare i32 @run(ptr, ptr, ptr, ptr)
+
+
+; The data of an array that is of a type and shape, or null. Sizes seen first are noted.
+define internal ptr @check(
+  ptr %array, ptr %record, ptr %asked, ptr %known, i32 %flags
+) alwaysinline nounwind {
+entry:
+  %type.at = getelementptr %Array, ptr %array, i32 0, i32 1
+  %type = load ptr, ptr %type.at
+  %is_array = icmp eq ptr %type, @array_type
+  br i1 %is_array, label %descriptors, label %no
+
+descriptors:
+  %descriptor.at = getelementptr %Array, ptr %array, i32 0, i32 7
+  %descriptor = load ptr, ptr %descriptor.at
+  %wanted.descriptor.at = getelementptr %Record, ptr %record, i32 0, i32 0
+  %wanted.descriptor = load ptr, ptr %wanted.descriptor.at
+  %is_same = icmp eq ptr %descriptor, %wanted.descriptor
+  br i1 %is_same, label %ranks, label %elements
+
+elements:
+  %element.at = getelementptr %Descriptor, ptr %descriptor, i32 0, i32 3
+  %element = load i64, ptr %element.at
+  %wanted.element.at = getelementptr %Record, ptr %record, i32 0, i32 3
+  %wanted.element = load i64, ptr %wanted.element.at
+  %is_equal = icmp eq i64 %element, %wanted.element
+  br i1 %is_equal, label %ranks, label %no
+
+ranks:
+  %rank.at = getelementptr %Array, ptr %array, i32 0, i32 3
+  %rank = load i32, ptr %rank.at
+  %wanted.rank.at = getelementptr %Record, ptr %record, i32 0, i32 1
+  %wanted.rank.wide = load i64, ptr %wanted.rank.at
+  %wanted.rank = trunc i64 %wanted.rank.wide to i32
+  %is_rank = icmp eq i32 %rank, %wanted.rank
+  br i1 %is_rank, label %flagged, label %no
+
+flagged:
+  %flags.at = getelementptr %Array, ptr %array, i32 0, i32 8
+  %own.flags = load i32, ptr %flags.at
+  %common = and i32 %own.flags, %flags
+  %has_flags = icmp eq i32 %common, %flags
+  br i1 %has_flags, label %shapes, label %no
+
+shapes:
+  %shape.at = getelementptr %Array, ptr %array, i32 0, i32 4
+  %shape = load ptr, ptr %shape.at
+  %axes = zext i32 %rank to i64
+  br label %axis
+
+axis:
+  %k = phi i64 [ 0, %shapes ], [ %following, %next ]
+  %is_axis = icmp slt i64 %k, %axes
+  br i1 %is_axis, label %size, label %yes
+
+size:
+  %size.at = getelementptr i64, ptr %shape, i64 %k
+  %own.size = load i64, ptr %size.at
+  %asked.at = getelementptr i64, ptr %asked, i64 %k
+  %asked.size = load i64, ptr %asked.at
+  %is_size = icmp eq i64 %own.size, %asked.size
+  br i1 %is_size, label %next, label %differs
+
+differs:
+  %is_number = icmp sge i64 %asked.size, 0
+  br i1 %is_number, label %no, label %unknown
+
+unknown:
+  %place = xor i64 %asked.size, -1
+  %known.at = getelementptr i64, ptr %known, i64 %place
+  %known.size = load i64, ptr %known.at
+  %is_known = icmp eq i64 %own.size, %known.size
+  br i1 %is_known, label %next, label %new
+
+new:
+  %is_other = icmp sge i64 %known.size, 0
+  br i1 %is_other, label %no, label %note
+
+note:
+  store i64 %own.size, ptr %known.at
+  br label %next
+
+next:
+  %following = add i64 %k, 1
+  br label %axis
+
+yes:
+  %data.at = getelementptr %Array, ptr %array, i32 0, i32 2
+  %data = load ptr, ptr %data.at
+  ret ptr %data
+
+no:
+  ret ptr null
+}
+
+define ptr @call(ptr %self, ptr %given, i64 %count, ptr %names) nounwind {
+entry:
+  %way.at = getelementptr %Object, ptr %self, i32 0, i32 3
+  %first = load ptr, ptr %way.at
+  %n = and i64 %count, u0x7FFFFFFFFFFFFFFF  ; without PY_VECTORCALL_ARGUMENTS_OFFSET
+  %named = getelementptr ptr, ptr %given, i64 %n
+  br label %try
+
+try:
+  %way = phi ptr [ %first, %entry ], [ %next, %unfit ]
+  %positional.at = getelementptr %Way, ptr %way, i32 0, i32 1
+  %positional = load i64, ptr %positional.at
+  %is_count = icmp eq i64 %n, %positional
+  br i1 %is_count, label %serve, label %check
+
+serve:
+  %table.at = getelementptr %Way, ptr %way, i32 0, i32 0
+  %table = load ptr, ptr %table.at
+  %form.at = getelementptr %Way, ptr %way, i32 0, i32 2
+  %form = load ptr, ptr %form.at
+  %is_plain = icmp eq ptr %form, null
+  br i1 %is_plain, label %plain, label %structured
+
+plain:
+  %plain.answer = call ptr @served(ptr %table, ptr %given, ptr %named, ptr %names)
+  br label %answered
+
+structured:
+  %structured.answer = call ptr @served_apart(
+    ptr %table, ptr %form, ptr %given, i64 %n, ptr %named, ptr %names
+  )
+  br label %answered
+
+answered:
+  %answer = phi ptr [ %plain.answer, %plain ], [ %structured.answer, %structured ]
+  %is_answer = icmp ne ptr %answer, null
+  br i1 %is_answer, label %return, label %check
+
+return:
+  ret ptr %answer
+
+check:
+  %exception = call ptr @PyErr_Occurred()
+  %is_raised = icmp ne ptr %exception, null
+  br i1 %is_raised, label %raise, label %unfit
+
+raise:
+  ret ptr null
+
+unfit:
+  %slow.at = getelementptr %Way, ptr %way, i32 0, i32 3
+  %slow = load ptr, ptr %slow.at
+  %next.at = getelementptr %Way, ptr %way, i32 0, i32 4
+  %next = load ptr, ptr %next.at
+  %is_last = icmp eq ptr %next, null
+  br i1 %is_last, label %python, label %try
+
+python:
+  %result = tail call ptr @PyObject_Vectorcall(
+    ptr %slow, ptr %given, i64 %count, ptr %names
+  )
+  ret ptr %result
+}
+
+; A call with arguments in structures. Arrays are kept until the end: others may take them out of
+; lists meanwhile.
+define internal ptr @served_apart(
+  ptr %table, ptr %form, ptr %given, i64 %n, ptr %named, ptr %names
+) nounwind {
+entry:
+  %arguments.at = getelementptr %Table, ptr %table, i32 0, i32 0
+  %arguments = load i64, ptr %arguments.at
+  %objects = alloca ptr, i64 %arguments
+  %is_of_form = call i1 @taken_apart(ptr %given, i64 %n, ptr %form, ptr %objects)
+  br i1 %is_of_form, label %hold, label %no
+
+hold:
+  %h = phi i64 [ 0, %entry ], [ %h.next, %held ]
+  %h.is_less = icmp slt i64 %h, %arguments
+  br i1 %h.is_less, label %held, label %serve
+
+held:
+  %held.at = getelementptr ptr, ptr %objects, i64 %h
+  %held.object = load ptr, ptr %held.at
+  call void @Py_IncRef(ptr %held.object)
+  %h.next = add i64 %h, 1
+  br label %hold
+
+serve:
+  %answer = call ptr @served(ptr %table, ptr %objects, ptr %named, ptr %names)
+  br label %release
+
+release:
+  %r = phi i64 [ 0, %serve ], [ %r.next, %released ]
+  %r.is_less = icmp slt i64 %r, %arguments
+  br i1 %r.is_less, label %released, label %return
+
+released:
+  %released.at = getelementptr ptr, ptr %objects, i64 %r
+  %released.object = load ptr, ptr %released.at
+  call void @Py_DecRef(ptr %released.object)
+  %r.next = add i64 %r, 1
+  br label %release
+
+return:
+  ret ptr %answer
+
+no:
+  ret ptr null
+}
+
+; The result, or null: then nothing was done, and there is no exception.
+define internal ptr @served(ptr %table, ptr %objects, ptr %named, ptr %names) nounwind {
+entry:
+  %arguments.at = getelementptr %Table, ptr %table, i32 0, i32 0
+  %arguments = load i64, ptr %arguments.at
+  %results.at = getelementptr %Table, ptr %table, i32 0, i32 1
+  %results = load i64, ptr %results.at
+  %sizes.at = getelementptr %Table, ptr %table, i32 0, i32 3
+  %sizes = load i64, ptr %sizes.at
+  %room.at = getelementptr %Table, ptr %table, i32 0, i32 4
+  %room = load i64, ptr %room.at
+  %pointers = alloca ptr, i64 %room
+  %arrays.room = sub i64 %room, %sizes
+  %known = getelementptr ptr, ptr %pointers, i64 %arrays.room
+  %records = getelementptr %Table, ptr %table, i64 1
+  br label %clear
+
+clear:  ; the unknown sizes
+  %u = phi i64 [ 0, %entry ], [ %u.next, %cleared ]
+  %u.is_less = icmp slt i64 %u, %sizes
+  br i1 %u.is_less, label %cleared, label %arrays
+
+cleared:
+  %unknown.at = getelementptr i64, ptr %known, i64 %u
+  store i64 -1, ptr %unknown.at
+  %u.next = add i64 %u, 1
+  br label %clear
+
+arrays:
+  %a = phi i64 [ 0, %clear ], [ %a.next, %array.fits ]
+  %a.is_less = icmp slt i64 %a, %arguments
+  br i1 %a.is_less, label %array, label %find
+
+array:
+  %object.at = getelementptr ptr, ptr %objects, i64 %a
+  %object = load ptr, ptr %object.at
+  %record = getelementptr %Record, ptr %records, i64 %a
+  %record.sizes.at = getelementptr %Record, ptr %record, i32 0, i32 2
+  %asked = load ptr, ptr %record.sizes.at
+  %data = call ptr @check(
+    ptr %object, ptr %record, ptr %asked, ptr %known, i32 u0x101
+  )  ; CONTIGUOUS | ALIGNED
+  %is_unfit = icmp eq ptr %data, null
+  br i1 %is_unfit, label %no, label %array.fits
+
+array.fits:
+  %pointer.at = getelementptr ptr, ptr %pointers, i64 %a
+  store ptr %data, ptr %pointer.at
+  %a.next = add i64 %a, 1
+  br label %arrays
+
+find:
+  %only.at = getelementptr %Table, ptr %table, i32 0, i32 6
+  %only = load ptr, ptr %only.at
+  %is_only = icmp ne ptr %only, null
+  br i1 %is_only, label %found, label %search
+
+search:
+  %slots.at = getelementptr %Table, ptr %table, i32 0, i32 7
+  %slots = load ptr, ptr %slots.at
+  %one = call ptr @entry_of(ptr %slots, ptr %known, i64 %sizes)
+  %is_none = icmp eq ptr %one, null
+  br i1 %is_none, label %no, label %found
+
+found:
+  %case = phi ptr [ %only, %find ], [ %one, %search ]
+  %frees.at = getelementptr i64, ptr %case, i64 %sizes
+  %shapes = getelementptr i64, ptr %frees.at, i64 1
+  %workspace.at = getelementptr %Table, ptr %table, i32 0, i32 8
+  %workspace = load ptr, ptr %workspace.at
+  %busy = getelementptr i8, ptr %workspace, i64 -64
+  %has_workspace = icmp ne ptr %workspace, null
+  br i1 %has_workspace, label %lock, label %make
+
+lock:
+  %was_busy = atomicrmw xchg ptr %busy, i32 1 acquire
+  %is_busy = icmp ne i32 %was_busy, 0
+  br i1 %is_busy, label %no, label %make
+
+make:
+  %is_unnamed = icmp eq ptr %names, null
+  br i1 %is_unnamed, label %new, label %given
+
+new:
+  %new.answer = call ptr @new_results(
+    i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers
+  )
+  br label %made
+
+given:
+  %given.answer = call ptr @given_results(
+    i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers, ptr %known,
+    ptr %named, ptr %names
+  )
+  br label %made
+
+made:
+  %answer = phi ptr [ %new.answer, %new ], [ %given.answer, %given ]
+  %is_failed = icmp eq ptr %answer, null
+  br i1 %is_failed, label %forgive, label %constants
+
+forgive:
+  call void @PyErr_Clear()
+  br label %unlock
+
+constants:
+  %constants.at = getelementptr %Table, ptr %table, i32 0, i32 2
+  %count = load i64, ptr %constants.at
+  %arrays.count = add i64 %arguments, %results
+  %addresses = getelementptr %Record, ptr %records, i64 %arrays.count
+  br label %each_constant
+
+each_constant:
+  %c = phi i64 [ 0, %constants ], [ %c.next, %constant ]
+  %c.is_less = icmp slt i64 %c, %count
+  br i1 %c.is_less, label %constant, label %start
+
+constant:
+  %address.at = getelementptr ptr, ptr %addresses, i64 %c
+  %address = load ptr, ptr %address.at
+  %constant.place = add i64 %arrays.count, %c
+  %constant.at = getelementptr ptr, ptr %pointers, i64 %constant.place
+  store ptr %address, ptr %constant.at
+  %c.next = add i64 %c, 1
+  br label %each_constant
+
+start:
+  %program.at = getelementptr %Table, ptr %table, i32 0, i32 5
+  %frees = load i64, ptr %frees.at
+  %frees_lock = icmp ne i64 %frees, 0
+  br i1 %frees_lock, label %free, label %execute
+
+free:  ; the interpreter's lock
+  %saved = call ptr @PyEval_SaveThread()
+  br label %execute
+
+execute:
+  %thread = phi ptr [ null, %start ], [ %saved, %free ]
+  %program = load ptr, ptr %program.at
+  %run.status = call i32 @run(ptr %program, ptr %pointers, ptr %known, ptr %workspace)
+  %is_free = icmp ne ptr %thread, null
+  br i1 %is_free, label %restore, label %unlock
+
+restore:
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %unlock
+
+unlock:
+  %status = phi i32 [ 0, %forgive ], [ %run.status, %execute ], [ %run.status, %restore ]
+  br i1 %has_workspace, label %unlocked, label %finish
+
+unlocked:
+  store atomic i32 0, ptr %busy release, align 4
+  br label %finish
+
+finish:
+  %is_wrong = icmp ne i32 %status, 0
+  br i1 %is_wrong, label %drop, label %return
+
+drop:
+  call void @Py_DecRef(ptr %answer)
+  br label %no
+
+return:
+  ret ptr %answer
+
+no:
+  ret ptr null
+}
+
+; The entry for sizes, or null. `slot` in vectorcall_ir.py is the same hash.
+define internal ptr @entry_of(ptr %slots, ptr %known, i64 %sizes) alwaysinline nounwind {
+entry:
+  br label %hash
+
+hash:
+  %x = phi i64 [ 0, %entry ], [ %x.next, %mix ]
+  %mixed = phi i64 [ 0, %entry ], [ %mixed.next, %mix ]
+  %x.is_less = icmp slt i64 %x, %sizes
+  br i1 %x.is_less, label %mix, label %start
+
+mix:
+  %x.at = getelementptr i64, ptr %known, i64 %x
+  %x.size = load i64, ptr %x.at
+  %sum = add i64 %mixed, %x.size
+  %mixed.next = mul i64 %sum, u0x9E3779B97F4A7C15  ; FACTOR
+  %x.next = add i64 %x, 1
+  br label %hash
+
+start:
+  %shift = load i64, ptr %slots
+  %first = lshr i64 %mixed, %shift
+  %last = lshr i64 -1, %shift
+  br label %probe
+
+probe:
+  %slot = phi i64 [ %first, %start ], [ %slot.next, %other ]
+  %place = add i64 %slot, 1
+  %candidate.at = getelementptr ptr, ptr %slots, i64 %place
+  %candidate = load ptr, ptr %candidate.at
+  %is_empty = icmp eq ptr %candidate, null
+  br i1 %is_empty, label %none, label %compare
+
+compare:
+  %s = phi i64 [ 0, %probe ], [ %s.next, %equal ]
+  %s.is_less = icmp slt i64 %s, %sizes
+  br i1 %s.is_less, label %size, label %found
+
+size:
+  %known.at = getelementptr i64, ptr %known, i64 %s
+  %known.size = load i64, ptr %known.at
+  %own.at = getelementptr i64, ptr %candidate, i64 %s
+  %own.size = load i64, ptr %own.at
+  %is_equal = icmp eq i64 %known.size, %own.size
+  br i1 %is_equal, label %equal, label %other
+
+equal:
+  %s.next = add i64 %s, 1
+  br label %compare
+
+other:
+  %slot.next = and i64 %place, %last
+  br label %probe
+
+found:
+  ret ptr %candidate
+
+none:
+  ret ptr null
+}
+
+; `out=`, an array or a tuple of them, if they are of the results' types and shapes and overlap
+; neither arguments nor each other; or null.
+define internal ptr @given_results(
+  i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers, ptr %known, ptr %named,
+  ptr %names
+) alwaysinline nounwind {
+entry:
+  %names.size.at = getelementptr %Tuple, ptr %names, i32 0, i32 2
+  %names.size = load i64, ptr %names.size.at
+  %is_one = icmp eq i64 %names.size, 1
+  br i1 %is_one, label %name, label %no
+
+name:
+  %names.items.at = getelementptr %Tuple, ptr %names, i32 0, i32 3
+  %keyword = load ptr, ptr %names.items.at
+  %is_out = icmp eq ptr %keyword, @out
+  br i1 %is_out, label %value, label %no
+
+value:
+  %whole = load ptr, ptr %named
+  %is_single = icmp eq i64 %results, 1
+  br i1 %is_single, label %list, label %several
+
+several:
+  %whole.type.at = getelementptr %Tuple, ptr %whole, i32 0, i32 1
+  %whole.type = load ptr, ptr %whole.type.at
+  %is_tuple = icmp eq ptr %whole.type, @tuple_type
+  br i1 %is_tuple, label %counted, label %no
+
+counted:
+  %whole.size.at = getelementptr %Tuple, ptr %whole, i32 0, i32 2
+  %whole.size = load i64, ptr %whole.size.at
+  %whole.items.at = getelementptr %Tuple, ptr %whole, i32 0, i32 3
+  %is_count = icmp eq i64 %whole.size, %results
+  br i1 %is_count, label %list, label %no
+
+list:
+  %arrays = phi ptr [ %named, %value ], [ %whole.items.at, %counted ]
+  br label %each
+
+each:
+  %r = phi i64 [ 0, %list ], [ %r.next, %apart ]
+  %r.is_less = icmp slt i64 %r, %results
+  br i1 %r.is_less, label %result, label %yes
+
+result:
+  %n = add i64 %arguments, %r
+  %shaped = getelementptr %Shaped, ptr %shapes, i64 %n
+  %shape.at = getelementptr %Shaped, ptr %shaped, i32 0, i32 0
+  %shape = load ptr, ptr %shape.at
+  %array.at = getelementptr ptr, ptr %arrays, i64 %r
+  %array = load ptr, ptr %array.at
+  %record = getelementptr %Record, ptr %records, i64 %n
+  %data = call ptr @check(
+    ptr %array, ptr %record, ptr %shape, ptr %known, i32 u0x501
+  )  ; CONTIGUOUS | ALIGNED | WRITEABLE
+  %is_unfit = icmp eq ptr %data, null
+  br i1 %is_unfit, label %no, label %fits
+
+fits:
+  %bytes.at = getelementptr %Shaped, ptr %shaped, i32 0, i32 1
+  %bytes = load i64, ptr %bytes.at
+  %end = getelementptr i8, ptr %data, i64 %bytes
+  br label %overlaps
+
+overlaps:
+  %o = phi i64 [ 0, %fits ], [ %o.next, %beside ]
+  %o.is_less = icmp slt i64 %o, %n
+  br i1 %o.is_less, label %other, label %apart
+
+other:
+  %other.at = getelementptr ptr, ptr %pointers, i64 %o
+  %other.data = load ptr, ptr %other.at
+  %ends_after = icmp ugt ptr %end, %other.data
+  br i1 %ends_after, label %near, label %beside
+
+near:
+  %other.shaped = getelementptr %Shaped, ptr %shapes, i64 %o
+  %other.bytes.at = getelementptr %Shaped, ptr %other.shaped, i32 0, i32 1
+  %other.bytes = load i64, ptr %other.bytes.at
+  %other.end = getelementptr i8, ptr %other.data, i64 %other.bytes
+  %is_overlap = icmp ugt ptr %other.end, %data
+  br i1 %is_overlap, label %no, label %beside
+
+beside:
+  %o.next = add i64 %o, 1
+  br label %overlaps
+
+apart:
+  %pointer.at = getelementptr ptr, ptr %pointers, i64 %n
+  store ptr %data, ptr %pointer.at
+  %r.next = add i64 %r, 1
+  br label %each
+
+yes:
+  call void @Py_IncRef(ptr %whole)
+  ret ptr %whole
+
+no:
+  ret ptr null
+}
+
+; New arrays: one, or a tuple of several; or null, with an exception.
+define internal ptr @new_results(
+  i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers
+) alwaysinline nounwind {
+entry:
+  %is_single = icmp eq i64 %results, 1
+  br i1 %is_single, label %start, label %several
+
+several:
+  %tuple = call ptr @PyTuple_New(i64 %results)
+  %is_failed = icmp eq ptr %tuple, null
+  br i1 %is_failed, label %no, label %start
+
+start:
+  %holder = phi ptr [ null, %entry ], [ %tuple, %several ]
+  br label %each
+
+each:
+  %m = phi i64 [ 0, %start ], [ %m.next, %placed ]
+  %whole = phi ptr [ %holder, %start ], [ %whole.next, %placed ]
+  %m.is_less = icmp slt i64 %m, %results
+  br i1 %m.is_less, label %result, label %yes
+
+result:
+  %n = add i64 %arguments, %m
+  %record = getelementptr %Record, ptr %records, i64 %n
+  %descriptor.at = getelementptr %Record, ptr %record, i32 0, i32 0
+  %descriptor = load ptr, ptr %descriptor.at
+  call void @Py_IncRef(ptr %descriptor)
+  %rank.at = getelementptr %Record, ptr %record, i32 0, i32 1
+  %rank.wide = load i64, ptr %rank.at
+  %rank = trunc i64 %rank.wide to i32
+  %shaped = getelementptr %Shaped, ptr %shapes, i64 %n
+  %shape.at = getelementptr %Shaped, ptr %shaped, i32 0, i32 0
+  %shape = load ptr, ptr %shape.at
+  %array = call ptr @empty_array(i32 %rank, ptr %shape, ptr %descriptor, i32 0)
+  %is_out_of_memory = icmp eq ptr %array, null
+  br i1 %is_out_of_memory, label %fail, label %made
+
+made:
+  %data.at = getelementptr %Array, ptr %array, i32 0, i32 2
+  %data = load ptr, ptr %data.at
+  %pointer.at = getelementptr ptr, ptr %pointers, i64 %n
+  store ptr %data, ptr %pointer.at
+  br i1 %is_single, label %placed, label %item
+
+item:
+  call i32 @PyTuple_SetItem(ptr %whole, i64 %m, ptr %array)
+  br label %placed
+
+placed:
+  %whole.next = phi ptr [ %array, %made ], [ %whole, %item ]
+  %m.next = add i64 %m, 1
+  br label %each
+
+yes:
+  ret ptr %whole
+
+fail:
+  br i1 %is_single, label %no, label %drop
+
+drop:
+  call void @Py_DecRef(ptr %whole)
+  br label %no
+
+no:
+  ret ptr null
+}
