@@ -20,11 +20,11 @@ def compile_program(
 ) -> "CompiledFunction | CompiledGraph":
     """Compiles a function or a graph of a verified module."""
     find_target(target)
-    if not isinstance(found := find(module, entry), Graph):
+    if not isinstance(program := find(module, entry), Graph):
         return compile_function(module, entry, target, options)
     from .functions.clocked_program import CompiledGraph  # and with it the dialect of graphs
 
-    return CompiledGraph(module, found, target, options)
+    return CompiledGraph(module, program, target, options)
 
 
 @compiling()

@@ -59,7 +59,7 @@ def host_processor() -> Processor:
 
 def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
     """The sizes of the host's data caches that the system reports, if plausible for one core."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for cache in sorted(folder.glob("index*")):
         try:
             level, kind, size = (
@@ -71,8 +71,8 @@ def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
         name = f"l{level}_bytes"
         if kind != "Instruction" and name in LIMITS:
             low, high = LIMITS[name]
-            found[name] = min(max(held, low), high)
-    return found
+            sizes[name] = min(max(held, low), high)
+    return sizes
 
 
 def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
@@ -84,14 +84,14 @@ def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
     if cpu is None or isinstance(cpu, Processor):
         return cpu
     if cpu == NATIVE:
-        found = host_processor()
+        processor = host_processor()
     elif isinstance(cpu, str):
-        found = named(cpu)
+        processor = named(cpu)
     else:
-        found = None
-    if found is None:
+        processor = None
+    if processor is None:
         raise TargetError(f"unknown cpu {cpu!r}; those known are {NATIVE}, {', '.join(NAMED)}")
-    return found
+    return processor
 
 
 def _of_triple(triple: str, described: Processor | None) -> Processor:

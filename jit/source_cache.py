@@ -43,9 +43,9 @@ def compile_text(
         source = Source(filename, text if isinstance(text, str) else text.decode())
         files = None if folder is None else Files(folder)
         if (
-            found := _recall(data, source, files, lambda: _program(parse(), entry), options)
+            recalled := _recall(data, source, files, lambda: _program(parse(), entry), options)
         ) is not None:
-            return found
+            return recalled
     from .compile import compile_program  # and with it all that reads and compiles programs
 
     with compiling():
@@ -76,14 +76,14 @@ def _recall(
     data: bytes, source: Source, files: Files | None, program: Program, options: CompileOptions
 ) -> NativeFunction | None:
     """Restore the function of a cache entry, if the files beside the program are unchanged."""
-    found = json.loads(data)
+    entry = json.loads(data)
     try:
-        if any(files is None or files.digest(path) != digest for path, digest in found["files"]):
+        if any(files is None or files.digest(path) != digest for path, digest in entry["files"]):
             return None
     except FileConstantError:
         return None
-    head = signature_of(found, source)
-    made = cache_entry.load(found["code"], head.function)
+    head = signature_of(entry, source)
+    made = cache_entry.load(entry["code"], head.function)
     return None if made is None else recalled_function(head, made, program, options)
 
 
@@ -92,12 +92,12 @@ def _remember(name: str, made: NativeFunction) -> None:
     files = made.module.files
     if made.kept_as is None or None in files.values():
         return
-    found = described(
+    entry = described(
         Signature(
             made.head, made.overwritten, made.returned, None if made.is_static else made.left_open
         )
     )
-    if found is not None:
+    if entry is not None:
         disk_cache.store(
-            name, json.dumps({**found, "files": list(files.items()), "code": made.kept_as}).encode()
+            name, json.dumps({**entry, "files": list(files.items()), "code": made.kept_as}).encode()
         )

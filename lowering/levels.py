@@ -56,7 +56,7 @@ def left_out(lowered: Formulas | Plan) -> dict[str, np.ndarray]:
         }
     names = Names()
     shown = {t: names.of(t)[1:] for t in (*lowered.arguments, *lowered.constants)}
-    found = {
+    arrays = {
         shown[t]: array for t, array in lowered.constants.items() if array.size > MOST_ELEMENTS
     }
     inner = [
@@ -64,4 +64,6 @@ def left_out(lowered: Formulas | Plan) -> dict[str, np.ndarray]:
         for s in lowered.steps
         if isinstance(s, LoopNest) and isinstance(s.program, Formulas)
     ]
-    return found | {f"{p.name}.{name}": array for p in inner for name, array in left_out(p).items()}
+    return arrays | {
+        f"{p.name}.{name}": array for p in inner for name, array in left_out(p).items()
+    }

@@ -33,9 +33,9 @@ class Context:
         self, views: Mapping[Tensor, Tensor]
     ) -> tuple[dict[Tensor, np.ndarray], dict[Tensor, Interval]]:
         """The constants and the ranges, those of these views included."""
-        found = Context(constants={**self.constants}, ranges={**self.ranges})
-        found.add(views)
-        return found.constants, found.ranges
+        context = Context(constants={**self.constants}, ranges={**self.ranges})
+        context.add(views)
+        return context.constants, context.ranges
 
     def add(
         self,

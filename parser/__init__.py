@@ -53,8 +53,10 @@ def check(
         )
         diagnostics = [*untokened(source, mistakes, reader.diagnostics), *more]
         verified, more = (module, []) if too_many(diagnostics) else verify.check(module)
-    found = sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
-    return verified, abridged(found) if found else found
+    diagnostics_in_order = sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
+    return verified, abridged(
+        diagnostics_in_order
+    ) if diagnostics_in_order else diagnostics_in_order
 
 
 def read(path: str | Path, allow_outside: bool = False) -> Module:

@@ -131,22 +131,22 @@ class Tree:
     def integer(self, parts: list[Any]) -> syntax.Item:
         *minus, token = parts
         value = int("-" * len(minus) + token.text) if len(token.text) <= 24 else None
-        found = syntax.Item(value, parts[0].start, token.end)
+        item = syntax.Item(value, parts[0].start, token.end)
         if value is not None and -(2**63) <= value < 2**64:
-            return found
+            return item
         got = f"one of {len(token.text)} digits" if value is None else value
-        return wrong("parse.integer", f"an integer fits 64 bits, got {got}", found)
+        return wrong("parse.integer", f"an integer fits 64 bits, got {got}", item)
 
     def float(self, parts: list[Any]) -> syntax.Item:
         text = "-" * (len(parts) - 1) + parts[-1].text
-        found = syntax.Item(float(text), parts[0].start, parts[-1].end)
-        if math.isfinite(found.value):
-            return found
+        item = syntax.Item(float(text), parts[0].start, parts[-1].end)
+        if math.isfinite(item.value):
+            return item
         message = (
             "a float is at most 1.7976931348623157e308, or else written inf, got "
             f"{text[: 40 + len(parts) - 1]}"
         )
-        return wrong("parse.float", message, found)
+        return wrong("parse.float", message, item)
 
     def bits(self, parts: list[Any]) -> syntax.Item:
         token, element = parts
@@ -200,10 +200,10 @@ class Tree:
         values: dict[Any, Any] = {}
         for key, item in entries:
             if key in values:
-                found = wrong(
+                error = wrong(
                     "parse.key", f"a key stands once in a dictionary, but {key} is repeated", item
                 )
-                return found._replace(start=opening.start, end=closing.end)
+                return error._replace(start=opening.start, end=closing.end)
             values[key] = item.value
         return _nest(values, [item for _, item in entries], opening, closing)
 

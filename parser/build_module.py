@@ -179,12 +179,12 @@ def first_token(statement: Statement) -> syntax.Token:
 
 
 def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
-    found = scope.type(node.type)
+    type = scope.type(node.type)
     attributes: dict[str, Any] = {}
     for name, item in node.attributes:
         if isinstance(value := scope.attribute_value(item), syntax.Mistake):
             continue
-        if (wrong := wrong_attribute(name, value, found)) is not None:
+        if (wrong := wrong_attribute(name, value, type)) is not None:
             scope.report.at(name, "func.attributes", wrong)
         elif name.text in attributes:
             scope.report.at(
@@ -192,7 +192,7 @@ def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
             )
         else:
             attributes[name.text] = value
-    return scope.define(node.name, found, attributes)
+    return scope.define(node.name, type, attributes)
 
 
 def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | None:

@@ -205,7 +205,7 @@ def build_attributes(
 ) -> dict[str, Any] | None:
     report = scope.report
     code = f"{operator.name}.attributes"
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     good, misspelt = True, False
     if node.callee is not None:
         spans["callee"] = report.span(node.callee)
@@ -214,9 +214,9 @@ def build_attributes(
                 node.callee, code, f"{operator.name} takes no function, got {node.callee.text}"
             )
         good = scope.function(node.callee, node.callee.name)
-        found["callee"] = Symbol(node.callee.name)
+        attributes["callee"] = Symbol(node.callee.name)
     for name, item in node.attributes:
-        if (field := form.attributes.get(name.text)) is None or name.text in found:
+        if (field := form.attributes.get(name.text)) is None or name.text in attributes:
             again = f"an attribute stands once, but {name.text} is repeated"
             report.at(
                 name, code, again if field else unknown_attribute(report, name.text, operator, form)
@@ -230,21 +230,21 @@ def build_attributes(
             good = False
             continue
         try:
-            found[name.text] = conform(value, field.annotation)
+            attributes[name.text] = conform(value, field.annotation)
             good = good and (not isinstance(value, Symbol) or scope.function(item, value))
         except ValueError as e:
             report.at(item, code, f"{name.text}: {e}")
             good = False
     given = {name.text for name, _ in node.attributes}
     if (
-        missing := [r for r in form.required if r not in found and r not in given]
+        missing := [r for r in form.required if r not in attributes and r not in given]
     ) and not misspelt:
         report.at(
             node.name,
             code,
             f"expected the attribute{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
         )
-    return found if good and not missing else None
+    return attributes if good and not missing else None
 
 
 def build_labelled(
@@ -296,8 +296,8 @@ def unknown_attribute(report: Report, name: str, operator: type[Operator[Any]], 
 
 
 def stated_types(scope: Scope, tokens: Sequence[Any]) -> tuple[Type, ...] | None:
-    found = [scope.type(t) if isinstance(t, Token) else None for t in tokens]
-    return None if None in found else tuple(t for t in found if t is not None)
+    types = [scope.type(t) if isinstance(t, Token) else None for t in tokens]
+    return None if None in types else tuple(t for t in types if t is not None)
 
 
 # Constants
@@ -306,9 +306,9 @@ def stated_types(scope: Scope, tokens: Sequence[Any]) -> tuple[Type, ...] | None
 def build_constant(scope: Scope, node: ConstantNode) -> Made | None:
     spans = {"op": scope.report.span(node.word), "types": scope.report.span(node.type)}
     if node.body is not None:
-        if isinstance(found := scope.elements(DenseNode(node.body, node.type)), Mistake):
-            return scope.report.mistake(found)
-        return Const(found.data, found.type), spans, None, None
+        if isinstance(elements := scope.elements(DenseNode(node.body, node.type)), Mistake):
+            return scope.report.mistake(elements)
+        return Const(elements.data, elements.type), spans, None, None
     type = scope.type(node.type)
     data = None if type is None else read_file(scope, node, type)
     return None if type is None or data is None else (Const(data, type), spans, None, None)
@@ -356,13 +356,13 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
             "operands"
         )
         return report.at(node.name, "const.attributes", message)
-    if not isinstance(found := scope.attribute_value(value), Elements):
+    if not isinstance(value_of := scope.attribute_value(value), Elements):
         return None
     stated = None if node.signature is None else stated_types(scope, node.signature.results)
-    type = found.type
+    type = value_of.type
     match stated:
         case (FieldType() as field,) if field.array_shape == type.array_shape:
             type = field
     if node.signature is not None and node.signature.results:
         spans["types"] = report.span(node.signature.results[0])
-    return Const(found.data, type), spans, stated, None
+    return Const(value_of.data, type), spans, stated, None

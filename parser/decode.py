@@ -39,13 +39,17 @@ def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
     left, conflicts = _resolved(text) if any(mark * 7 in text for mark in "<=>") else (text, [])
     source = Source(filename, left)
     shown = source if left is text else Source(filename, text)
-    found = [] if at is None else [Diagnostic(message, Span(shown, at, at + 1), "parse.encoding")]
+    diagnostics = (
+        [] if at is None else [Diagnostic(message, Span(shown, at, at + 1), "parse.encoding")]
+    )
     for start, end in conflicts:
         last = text.rfind("\n", start, end) + 1
         notes = (Note("it ends here", Span(shown, last, end)),) if last else ()
         message = "a conflict of a merge is not resolved"
-        found.append(Diagnostic(message, Span(shown, start, start + 7), "parse.conflict", notes))
-    return source, found
+        diagnostics.append(
+            Diagnostic(message, Span(shown, start, start + 7), "parse.conflict", notes)
+        )
+    return source, diagnostics
 
 
 def _resolved(text: str) -> tuple[str, list[tuple[int, int]]]:

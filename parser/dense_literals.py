@@ -56,10 +56,10 @@ def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Da
         body = _COMMENT.sub(lambda m: " " * len(m[0]), body)
     try:
         with np.errstate(all="ignore"):
-            found = _plain(body, shape, element)
+            array = _plain(body, shape, element)
             return (
-                found
-                if found is not None
+                array
+                if array is not None
                 else _careful(body, token.start + opening, shape, element)
             )
     except Wrong as wrong:
@@ -129,10 +129,10 @@ class Elements:
         self.token = self.next()
 
     def next(self) -> re.Match[str] | None:
-        if (found := _TOKEN.match(self.body, self.at)) is not None:
-            self.at = found.end()
-        self.token = found
-        return found
+        if (match := _TOKEN.match(self.body, self.at)) is not None:
+            self.at = match.end()
+        self.token = match
+        return match
 
     @property
     def text(self) -> str:

@@ -47,12 +47,12 @@ def format_text(text: str | bytes, filename: str = "<text>") -> str:
 
 def starts(program: ProgramNode) -> set[int]:
     """The offsets at which functions and statements begin."""
-    found: set[int] = set()
+    offsets: set[int] = set()
     for item in program.items:
         if not isinstance(item, BrokenNode):
-            found.add(item.word.start)
-            found |= {first_token(s).start for s in item.body if not isinstance(s, BrokenNode)}
-    return found
+            offsets.add(item.word.start)
+            offsets |= {first_token(s).start for s in item.body if not isinstance(s, BrokenNode)}
+    return offsets
 
 
 class Layout:

@@ -125,15 +125,15 @@ class _Reader(KernelReader):
         return tuple(self.named(*t.children) for t in tree.children)
 
     def atom(self, token: Any) -> Dim:
-        found = super().atom(token)
-        if self.sizes is not None and isinstance(found, Size) and found.key not in self.sizes:
+        size = super().atom(token)
+        if self.sizes is not None and isinstance(size, Size) and size.key not in self.sizes:
             raise self.mistake(f"{token} is the size of no argument", token)
-        return found
+        return size
 
     def tensor_named(self, token: Any) -> ex.Tensor:
-        found = self.known(self.names, token, "array")
-        assert isinstance(found, ex.Tensor)
-        return found
+        tensor = self.known(self.names, token, "array")
+        assert isinstance(tensor, ex.Tensor)
+        return tensor
 
     def formula(self, name: Any, indices: Any, type: Any, value: Any, *wheres: Any) -> list[Step]:
         known = dict(self.names)
@@ -150,15 +150,15 @@ class _Reader(KernelReader):
         for where in wheres:
             variable, element, meaning = where.children
             self.names[str(variable)] = self.of_type(meaning, self.element(element), variable)
-        found = self.of_type(value, tensor.element, name)
+        value_of_type = self.of_type(value, tensor.element, name)
         self.names = {**known, str(name): tensor}
-        return [Formula(tensor, at, found, self.span(name), (self.span(name),))]
+        return [Formula(tensor, at, value_of_type, self.span(name), (self.span(name),))]
 
     def of_type(self, tree: Any, element: ElementType, token: Any) -> ex.Expr:
-        found = self.typed(tree, element)
-        if found.type is not element:
-            raise self.mistake(f"{token} is {element}, its value {found.type}", token)
-        return found
+        typed = self.typed(tree, element)
+        if typed.type is not element:
+            raise self.mistake(f"{token} is {element}, its value {typed.type}", token)
+        return typed
 
     def constant(self, defined: Any, dense: Any) -> list[Step]:
         if dense is None:
@@ -168,14 +168,14 @@ class _Reader(KernelReader):
         if len(shape := tuple(d for d in tensor.shape if isinstance(d, int))) < tensor.rank:
             raise self.mistake("the sizes of a constant are known", dense)
         start = self.base + dense.start_pos
-        found = read_dense(
+        data = read_dense(
             Token("DENSE", str(dense), start, start + len(dense)), shape, tensor.element
         )
-        if isinstance(found, Mistake):
+        if isinstance(data, Mistake):
             raise ParseError(
-                Diagnostic(found.message, Span(self.source, found.start, found.end), found.code)
+                Diagnostic(data.message, Span(self.source, data.start, data.end), data.code)
             )
-        self.data[tensor] = found.array
+        self.data[tensor] = data.array
         return []
 
     def view(self, defined: Any, token: Any) -> list[Step]:
@@ -206,19 +206,19 @@ class _Reader(KernelReader):
         )
         self.constants += held  # the same at every step
         given += held
-        found = self.defined(defined)
-        self.check_steps(known, given, found, inside, defined)
-        return [LoopNest(found, given, (), self.span(defined), inside, known)]
+        tensors = self.defined(defined)
+        self.check_steps(known, given, tensors, inside, defined)
+        return [LoopNest(tensors, given, (), self.span(defined), inside, known)]
 
     # expressions
 
     def read_read(self, expected: ElementType | None, name: Any, at: Any) -> ex.Expr:
-        found = super().read_read(expected, name, at)
-        if isinstance(found, ex.Read) and len(found.indices) != found.tensor.rank:
+        read = super().read_read(expected, name, at)
+        if isinstance(read, ex.Read) and len(read.indices) != read.tensor.rank:
             raise self.mistake(
-                f"{name} has {found.tensor.rank} axes, got {len(found.indices)} indices", name
+                f"{name} has {read.tensor.rank} axes, got {len(read.indices)} indices", name
             )
-        return found
+        return read
 
     def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> ex.Expr | None:
         match str(name), arguments:
@@ -234,12 +234,12 @@ class _Reader(KernelReader):
                 )
                 return ex.When(test, then, otherwise)
             case "check", (condition, value, message) if message.data == "text":
-                found = self.expression(value, expected)
+                call = self.expression(value, expected)
                 said = unquoted(str(message.children[0]))
                 return (
                     None
-                    if found is None
-                    else ex.Check(self.typed(condition, I1), found, said, self.span(name))
+                    if call is None
+                    else ex.Check(self.typed(condition, I1), call, said, self.span(name))
                 )
             case ("when" | "check") as form, _:
                 shown = (
@@ -264,9 +264,9 @@ class _Reader(KernelReader):
         over = tuple(
             self.name(ex.Index(str(r.children[0])[1:], self.size(r.children[2]))) for r in ranges
         )
-        found = self.expression(body, expected)
+        reduced = self.expression(body, expected)
         self.names = known
-        return None if found is None else ex.Reduce(function, over, found)
+        return None if reduced is None else ex.Reduce(function, over, reduced)
 
 
 def _requirements(step: Step) -> Sequence[tuple[str, Span]]:

@@ -22,8 +22,8 @@ def marks(dialect: str) -> dict[tuple[str, int], type[Operator[Any]]]:
     """The operators of a dialect that expressions write as marks, by the mark and the number of
     operands.
     """
-    found = [o for o in OPERATORS.values() if o.dialect == dialect and getattr(o, "symbol", "")]
-    return {(o.symbol, form_of(o).least): o for o in found if not o.symbol.isidentifier()}  # type: ignore[attr-defined]
+    operators = [o for o in OPERATORS.values() if o.dialect == dialect and getattr(o, "symbol", "")]
+    return {(o.symbol, form_of(o).least): o for o in operators if not o.symbol.isidentifier()}  # type: ignore[attr-defined]
 
 
 def build_infix(scope: Scope, node: OperationNode) -> list[Operation]:

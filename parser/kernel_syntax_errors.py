@@ -85,9 +85,9 @@ def syntax_errors(
     its line.
     """
     text = source.text[base:end]
-    found = list[Diagnostic]()
+    diagnostics = list[Diagnostic]()
     for _ in range(1 + REREAD // len(text)):
-        found.append(explain(error, source, base, end))
+        diagnostics.append(explain(error, source, base, end))
         text = _without_line(text, error)
         last = error.pos_in_stream or 0
         try:
@@ -97,7 +97,7 @@ def syntax_errors(
             error = e
         if not getattr(error, "token", True) or (error.pos_in_stream or 0) <= last:
             break  # it follows from the one before
-    return found
+    return diagnostics
 
 
 def _without_line(text: str, error: UnexpectedInput) -> str:
@@ -126,13 +126,13 @@ def _without_line(text: str, error: UnexpectedInput) -> str:
 
 
 def _expected(terminals: set[str]) -> str:
-    found = []
+    names = []
     for sure, more, name in GROUPS:
         if sure <= terminals:
-            found.append(name)
+            names.append(name)
             terminals = terminals - sure - more
-    found += sorted({MARKS.get(t, t.lower().lstrip("_")) for t in terminals - {"$END"}})
-    return " or ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found) or "the end"
+    names += sorted({MARKS.get(t, t.lower().lstrip("_")) for t in terminals - {"$END"}})
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) or "the end"
 
 
 def _unclosed(text: str) -> int | None:

@@ -53,8 +53,8 @@ class Tables:
 
 @cache
 def tables() -> Tables:
-    found = json.loads(PLACE.read_text("utf-8"))
-    return Tables(**{**found, "rules": [Rule(*r) for r in found["rules"]]})
+    table = json.loads(PLACE.read_text("utf-8"))
+    return Tables(**{**table, "rules": [Rule(*r) for r in table["rules"]]})
 
 
 def make(text: str) -> Tables:
@@ -105,18 +105,18 @@ def _in_order(table: Any) -> list[Any]:
     """The states as they are found from the first one on, which does not depend on how Lark counts
     them.
     """
-    found = {table.start_states["start"]: None}
-    waiting = list(found)
+    states = {table.start_states["start"]: None}
+    waiting = list(states)
     while waiting:
         row = table.states[waiting.pop(0)]
         new = [
             n
             for kind, n in (row[s] for s in sorted(row))
-            if str(kind) == "Shift" and n not in found
+            if str(kind) == "Shift" and n not in states
         ]
         waiting += dict.fromkeys(new)
-        found.update(dict.fromkeys(new))
-    return list(found)
+        states.update(dict.fromkeys(new))
+    return list(states)
 
 
 def _rule(rule: Any) -> Rule:

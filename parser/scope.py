@@ -95,11 +95,11 @@ class Scope:
 
     def use(self, token: Token) -> Value:
         name = token.name
-        if (found := self.values.get(name) or self.forgiven.get(name)) is None:
-            found = self.forgiven[name] = Value(name, None, self.report.span(token))
+        if (value := self.values.get(name) or self.forgiven.get(name)) is None:
+            value = self.forgiven[name] = Value(name, None, self.report.span(token))
             if not self.headless:
                 self.undefined(token)
-        return found
+        return value
 
     def undefined(self, token: Token) -> None:
         if (later := self.later.get(token.name)) is None:
@@ -154,8 +154,8 @@ class Scope:
         return False
 
     def type(self, token: Token) -> Type | None:
-        found = read_type(token)
-        return self.report.mistake(found) if isinstance(found, Mistake) else found
+        tensor_type = read_type(token)
+        return self.report.mistake(tensor_type) if isinstance(tensor_type, Mistake) else tensor_type
 
     def attribute_value(self, item: Item) -> Any:
         """The value of an attribute with its dense constants read; a Mistake has been reported."""
@@ -172,19 +172,19 @@ class Scope:
         if isinstance(value, DenseNode):
             return self.elements(value)
         if type(value) is tuple:
-            found = tuple([self.resolved(v) for v in value])
-            return next((v for v in found if isinstance(v, Mistake)), found)
+            values = tuple([self.resolved(v) for v in value])
+            return next((v for v in values if isinstance(v, Mistake)), values)
         if type(value) is dict:
             entries = {k: self.resolved(v) for k, v in value.items()}
             return next((v for v in entries.values() if isinstance(v, Mistake)), entries)
         return value
 
     def elements(self, node: DenseNode) -> Elements | Mistake:
-        if isinstance(found := read_type(node.type), Mistake):
-            return found
-        shape = [d for d in found.array_shape if isinstance(d, int)]
-        if len(shape) < len(found.array_shape):
-            message = f"the sizes of a constant are known, got {found}"
+        if isinstance(tensor_type := read_type(node.type), Mistake):
+            return tensor_type
+        shape = [d for d in tensor_type.array_shape if isinstance(d, int)]
+        if len(shape) < len(tensor_type.array_shape):
+            message = f"the sizes of a constant are known, got {tensor_type}"
             return Mistake("const.type", message, node.type.start, node.type.end)
-        data = read_dense(node.body, tuple(shape), found.element)
-        return data if isinstance(data, Mistake) else Elements(data, found)
+        data = read_dense(node.body, tuple(shape), tensor_type.element)
+        return data if isinstance(data, Mistake) else Elements(data, tensor_type)

@@ -34,8 +34,8 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     said = known.get((parser.states[-1], token.type)) or known.get((parser.states[-1], None))
     infix = said is not None and said.code == "parse.infix"
     span = Span(source, token.end - len(word(token)), token.end)
-    if token.text in ("dense", "<") and (found := unclosed_dense(source, token)) is not None:
-        return found
+    if token.text in ("dense", "<") and (unclosed := unclosed_dense(source, token)) is not None:
+        return unclosed
     if token.type == "BITS" and len(token.text) <= 18:
         message = f"an integer is decimal, as in {int(token.text, 16)}, got {token.text}"
         return Diagnostic(message, span, "parse.number")
@@ -122,27 +122,29 @@ def unclosed_dense(source: Source, token: Token) -> Diagnostic | None:
 def opening(source: Source, parser: Parser, token: Token) -> tuple[Note, ...]:
     """A note with the bracket that is open around a token that stands outside of brackets."""
     begins = token.type not in ("NAME", "STRING") and source.on_new_line(token.start)
-    found = open_bracket(parser, token) if begins or token.type in OUTSIDE_BRACKETS else None
-    if found is None or token.text == CLOSING[found.type]:
+    bracket = open_bracket(parser, token) if begins or token.type in OUTSIDE_BRACKETS else None
+    if bracket is None or token.text == CLOSING[bracket.type]:
         return ()
-    return (Note(f"the '{found.text}' that is not closed", Span(source, found.start, found.end)),)
+    return (
+        Note(f"the '{bracket.text}' that is not closed", Span(source, bracket.start, bracket.end)),
+    )
 
 
 def open_bracket(parser: Parser, token: Token) -> Token | None:
     """The innermost bracket that is open at a token, if it is not around statements or
     functions.
     """
-    found: list[Token | None] = [None]
+    brackets: list[Token | None] = [None]
     for value, state in zip(parser.values, parser.states[1:], strict=True):
         if value is token:
             break
         if isinstance(value, Token) and value.type in CLOSING:
-            found.append(
+            brackets.append(
                 None if parser.rows[state].keys() & {"BROKEN_STATEMENT", "BROKEN_ITEM"} else value
             )
         elif isinstance(value, Token) and value.text in CLOSING.values():
-            found.pop()
-    return found[-1]
+            brackets.pop()
+    return brackets[-1]
 
 
 def word(token: Token) -> str:

@@ -74,8 +74,8 @@ class Cursor(NamedTuple):
     at: int
 
     def blanks(self) -> "Cursor":
-        found = _BLANK.match(self.text, self.at)
-        return Cursor(self.text, found.end() if found else self.at)
+        match = _BLANK.match(self.text, self.at)
+        return Cursor(self.text, match.end() if match else self.at)
 
     def expect(self, mark: str, meaning: str) -> "Cursor":
         if not self.text.startswith(mark, self.at):
@@ -203,21 +203,21 @@ def check_shape(shape: list[Dim], start: int, end: int) -> None:
 
 def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
     if (
-        (found := _ELEMENT.match(cursor.text, cursor.at)) is None
-        or found[0][0].isdigit()
-        or found[0] == "x"
+        (match := _ELEMENT.match(cursor.text, cursor.at)) is None
+        or match[0][0].isdigit()
+        or match[0] == "x"
     ):
         _refuse_dim(cursor)
-    assert found is not None
-    if (name := "".join(found[0].split())) not in ELEMENT_TYPES:
+    assert match is not None
+    if (name := "".join(match[0].split())) not in ELEMENT_TYPES:
         if name.rpartition("x")[2] in ELEMENT_TYPES or re.match(
-            r"\s+x", cursor.text[found.end() :]
+            r"\s+x", cursor.text[match.end() :]
         ):
             raise Wrong(
-                f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end()
+                f"an unknown size is written ? or ?N, got {name[:80]}", match.start(), match.end()
             )
-        raise Wrong(unknown_element(name), found.start(), found.end())
-    return ELEMENT_TYPES[name], Cursor(cursor.text, found.end())
+        raise Wrong(unknown_element(name), match.start(), match.end())
+    return ELEMENT_TYPES[name], Cursor(cursor.text, match.end())
 
 
 def unknown_element(name: str) -> str:
@@ -230,8 +230,8 @@ def unknown_element(name: str) -> str:
 
 def _refuse_dim(cursor: Cursor) -> None:
     """Report an error where a size or an element type is expected."""
-    found = _WORD.match(cursor.text, cursor.at)
-    word = found[0].strip() if found else ""
+    match = _WORD.match(cursor.text, cursor.at)
+    word = match[0].strip() if match else ""
     start = cursor.at
     end = cursor.at + max(1, len(word))
     if start >= len(cursor.text):

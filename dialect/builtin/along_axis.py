@@ -43,8 +43,8 @@ PASSES = 40  # of merging, which is enough for every size that an axis can have
 
 def beyond(a: Expr, b: Expr, compare: str = "gt") -> Expr:
     """Test whether a is above b, or below, or else is NaN and b is not."""
-    found = apply(compare, a, b)
-    return found | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else found
+    is_beyond = apply(compare, a, b)
+    return is_beyond | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else is_beyond
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,8 @@ class Argsort(Along[T]):
     def reference(self: "Argsort[np.ndarray]") -> np.ndarray:
         if not self.descending:
             return np.argsort(self.x, self.axis, kind="stable")
-        found = np.argsort(np.flip(self.x, self.axis), self.axis, kind="stable")
-        return self.x.shape[self.axis] - 1 - np.flip(found, self.axis)
+        order = np.argsort(np.flip(self.x, self.axis), self.axis, kind="stable")
+        return self.x.shape[self.axis] - 1 - np.flip(order, self.axis)
 
     def nest(self: "Argsort[Tensor]", *results: Tensor) -> Block:
         """A merge sort of places, from the bottom up: runs of 1, 2, 4, ... elements are merged in

@@ -160,9 +160,9 @@ class Scan(Loop[T]):
         rows = []
         shared = self.arguments[self.carry + self.scan :]
         for t in range(self.count)[:: -1 if self.reverse else 1]:
-            found = step([*carried, *(np.asarray(x[t]) for x in self.scanned), *shared])
-            carried = list(found[: self.carry])
-            rows.append(found[self.carry :])
+            results = step([*carried, *(np.asarray(x[t]) for x in self.scanned), *shared])
+            carried = list(results[: self.carry])
+            rows.append(results[self.carry :])
         return (*carried, *map(np.stack, zip(*(rows[::-1] if self.reverse else rows), strict=True)))
 
 

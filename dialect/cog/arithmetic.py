@@ -51,10 +51,10 @@ class Binary(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
-        found = self.gradient(g, self.spread("a", y), self.spread("b", y), y)
+        gradients = self.gradient(g, self.spread("a", y), self.spread("b", y), y)
         return [
             None if d is None else self.gathered(n, d.like(y))
-            for n, d in zip(("a", "b"), found, strict=True)
+            for n, d in zip(("a", "b"), gradients, strict=True)
         ]
 
     def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:

@@ -239,7 +239,7 @@ def initial_value(initial: Elements | None, type: Type) -> np.ndarray:
 
 def warnings(graph: Graph) -> list[Diagnostic]:
     """Warnings of a legal program: drivers that are trimmed."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for operation in graph.operations:
         if isinstance(feedback := operation.operator, Feedback):
             target, driver = feedback.target.type, feedback.driver.type
@@ -255,9 +255,9 @@ def warnings(graph: Graph) -> list[Diagnostic]:
                 ends = (("target", feedback.target), ("driver", feedback.driver))
                 notes = tuple(Note(f"the {what} is {v.type}", v.span) for what, v in ends)
                 message = "the driver is larger than its target and is trimmed at the origin"
-                found.append(
+                diagnostics.append(
                     Diagnostic(
                         message, operation.at("driver"), "cog.feedback.trimmed", notes, "warning"
                     )
                 )
-    return found
+    return diagnostics

@@ -353,10 +353,10 @@ ALIKE = (  # of xs: some fields of one type
 
 
 def chosen(k: ex.Expr, values: Sequence[ex.Expr]) -> ex.Expr:
-    *others, found = values
+    *others, element = values
     for n, value in reversed([*enumerate(others)]):
-        found = ex.when(k.eq(n), value, found)
-    return found
+        element = ex.when(k.eq(n), value, element)
+    return element
 
 
 @operator

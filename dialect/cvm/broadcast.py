@@ -58,8 +58,8 @@ class Broadcast(Binary[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,), given = results, cotangents, (self.a, self.b)
-        found = g.gradient_of(self.derivative, [o.stretched(y) for o in given], y)
-        return [None if d is None else d.gathered(o) for d, o in zip(found, given, strict=True)]
+        gradients = g.gradient_of(self.derivative, [o.stretched(y) for o in given], y)
+        return [None if d is None else d.gathered(o) for d, o in zip(gradients, given, strict=True)]
 
 
 @operator

@@ -119,8 +119,8 @@ class Conv2d(cvm.CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        found = [self._of_x(g), self._of_w(g)]
-        return found if self.b is None else [*found, g.sum((0, 2, 3), dtype=g.element)]
+        gradients = [self._of_x(g), self._of_w(g)]
+        return gradients if self.b is None else [*gradients, g.sum((0, 2, 3), dtype=g.element)]
 
     def _of_x(self: Any, g: Any) -> Any:
         """A convolution of the cotangent, moved apart by the stride, with the kernels turned
@@ -178,8 +178,8 @@ class Conv2d(cvm.CvmOperator[T]):
         )
         kernels = apply("cvm.transpose", g, axes=(1, 0, 2, 3))
         swapped: dict[str, Any] = {"stride": self.dilation, "dilation": self.stride}
-        found = apply("cvm.conv2d", x, kernels, padding=self.padding, groups=groups, **swapped)
-        return apply("cvm.slice_like", apply("cvm.transpose", found, axes=(1, 0, 2, 3)), self.w)
+        gradient = apply("cvm.conv2d", x, kernels, padding=self.padding, groups=groups, **swapped)
+        return apply("cvm.slice_like", apply("cvm.transpose", gradient, axes=(1, 0, 2, 3)), self.w)
 
 
 def along(

@@ -92,10 +92,10 @@ class Reduction(CvmOperator[T]):
     def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         if self.is_identity():
             return self.x
-        found = rounded(
+        reduced = rounded(
             self.exact(exactly(self.x), axis=self.reduced(), keepdims=self.keepdims), self.x
         )
-        return found if found.ndim or self.keepdims else found.reshape(1)
+        return reduced if reduced.ndim or self.keepdims else reduced.reshape(1)
 
     def element(self: "Reduction[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)

@@ -101,27 +101,27 @@ class Slice(CvmOperator[T]):
 
     def clipped(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_vec, e_vec and s_arr of each axis."""
-        found: list[tuple[Dim, Dim, int]] = []
+        ranges: list[tuple[Dim, Dim, int]] = []
         for n, (b, e, s) in zip(shape, self.arrays(shape), strict=True):
             up = (
                 0 if s > 0 else 1
             )  # added before clipping: a symbolic maximum or minimum must not be negative
-            found.append(
+            ranges.append(
                 (smaller(larger(b + up, 0), n) - up, smaller(larger(e + up, 0), n) - up, s)
             )
-        return found
+        return ranges
 
     def ranges(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """The ranges where constraint 5 holds: since none is empty, one side of each clip is
         enough.
         """
-        found: list[tuple[Dim, Dim, int]] = []
+        triples: list[tuple[Dim, Dim, int]] = []
         for n, (b, e, s) in zip(shape, self.arrays(shape), strict=True):
             if s > 0:
-                found.append((larger(b, 0), smaller(e, n), s))
+                triples.append((larger(b, 0), smaller(e, n), s))
             else:
-                found.append((smaller(b + 1, n) - 1, larger(e + 1, 0) - 1, s))
-        return found
+                triples.append((smaller(b + 1, n) - 1, larger(e + 1, 0) - 1, s))
+        return triples
 
 
 @operator

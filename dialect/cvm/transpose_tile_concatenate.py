@@ -94,10 +94,10 @@ class Tile(CvmOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), apply = cotangents, cotangents[0].builder.apply
         split = tuple((times, -1) for times in (1,) * (g.rank - len(self.reps)) + self.reps)
-        found = apply("builtin.reshape", g, split=split).sum(
+        gradient = apply("builtin.reshape", g, split=split).sum(
             range(0, 2 * g.rank, 2), dtype=g.element
         )
-        return [apply("builtin.reshape_like", found, self.x)]
+        return [apply("builtin.reshape_like", gradient, self.x)]
 
 
 @operator

@@ -86,8 +86,8 @@ class Pointwise(Operator[T]):
         """By `gradient`, of the operands in the result's type."""
         (y,), (g,) = results, cotangents
         given = [o for _, o in self.operands()]
-        found = self.gradient(g, [o.cast(y.element).stretched(y) for o in given], y)
-        return [None if d is None else d.gathered(o) for d, o in zip(found, given, strict=True)]
+        gradients = self.gradient(g, [o.cast(y.element).stretched(y) for o in given], y)
+        return [None if d is None else d.gathered(o) for d, o in zip(gradients, given, strict=True)]
 
     def gradient(self, g: Any, operands: Any, y: Any) -> Any:
         """The cotangents of operands of the result's type and shape; by default those of Theano's
@@ -135,20 +135,20 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
     """The dialect's constraints on operands of these names; a rule without a condition has no
     number.
     """
-    found = [supported(names)]
+    conditions = [supported(names)]
     if rule.takes:
         all_are = f"{_each('element', names)} {'is' if len(names) == 1 else 'are'}"
         text = rule.takes.format(all=all_are, every="all " if len(names) > 1 else "", symbol=symbol)
-        found.append(C(2, text, lambda o: rule.holds(*(t.element for _, t in o.operands()))))
+        conditions.append(C(2, text, lambda o: rule.holds(*(t.element for _, t in o.operands()))))
     if len(names) > 1:
         shapes = _each("shape", names)
         text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
-        found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
+        conditions.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
         text = (
             f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which "
             "operands have size 1"
         )
-        found += [
+        conditions += [
             C(
                 4,
                 text,
@@ -157,7 +157,7 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
                 ),
             )
         ]
-    return tuple(found)
+    return tuple(conditions)
 
 
 def supported(names: tuple[str, ...], elements: tuple[ElementType, ...] = SUPPORTED) -> C:

@@ -97,9 +97,9 @@ class Node:
 
     @property
     def array_type(self) -> TensorType:
-        found = self.value.known_type
-        assert isinstance(found, TensorType)
-        return found
+        type = self.value.known_type
+        assert isinstance(type, TensorType)
+        return type
 
     @property
     def element(self) -> ElementType:
@@ -179,8 +179,8 @@ class Node:
         padded = self.rank - operand.rank
         ones = (n + padded for n, m in enumerate(operand.shape) if same_size(m, 1))
         repeated = [n for n in ones if not same_size(self.shape[n], 1)]
-        found = self.sum([*range(padded), *repeated], dtype=self.element, acc_dtype=self.element)
-        return found.with_ones([n - padded for n in repeated])
+        total = self.sum([*range(padded), *repeated], dtype=self.element, acc_dtype=self.element)
+        return total.with_ones([n - padded for n in repeated])
 
     def stretched(self, whole: Node) -> Node:
         """The node repeated to the shape of another node, also where a size is found to be 1 at run

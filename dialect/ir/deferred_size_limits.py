@@ -30,5 +30,5 @@ class DeferredChecks:
         """
         bound: dict[Any, Dim] = bind(self.arguments, arguments)
         results = [with_sizes(t, bound) for t in self.results]
-        found = [*results, *(with_sizes(t, bound) for t in self.others)]
-        return results if all(size_limit_error(t) is None for t in found) else None
+        types = [*results, *(with_sizes(t, bound) for t in self.others)]
+        return results if all(size_limit_error(t) is None for t in types) else None

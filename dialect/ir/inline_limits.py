@@ -17,7 +17,7 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
     """The calls with which a function first exceeds a limit; in `order`, functions follow their
     callees.
     """
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     most = LIMITS.get().operations
     depths: dict[str, int] = {}
     counts: dict[str, int] = {}
@@ -27,7 +27,9 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
         count = len(function.operations)
         within = count <= most
         if not within:
-            found.append(Diagnostic(excess("operations", count), function.span, "limit.operations"))
+            diagnostics.append(
+                Diagnostic(excess("operations", count), function.span, "limit.operations")
+            )
         for operation in function.operations:
             if (callee := getattr(operation.operator, "callee", None)) not in depths:
                 continue
@@ -43,10 +45,10 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
                     else (excess("operations", count), "limit.operations")
                 )
                 note = Note(f"@{callee} has {counts[callee]}", module.functions[callee].span)
-                found.append(
+                diagnostics.append(
                     Diagnostic(
                         message, operation.at("callee"), code, (note,) if depth <= DEEPEST else ()
                     )
                 )
         depths[name], counts[name] = depth, count
-    return found
+    return diagnostics

@@ -51,12 +51,12 @@ def contents_after(
     places: dict[Value, Place] = {
         a: (a, ()) for a in function.arguments if "inplace" in a.attributes
     }
-    found: dict[Value, tuple[Value, tuple[Operation, ...]]] = {}
+    contents: dict[Value, tuple[Value, tuple[Operation, ...]]] = {}
     for operation in function.operations:
         for target, result in _stores(module, operation):
             if target in places:
                 argument, views = places[result] = places[target]
-                found[argument] = result, views
+                contents[argument] = result, views
         operator = operation.operator
         operands = operator.operands()
         if (
@@ -66,7 +66,7 @@ def contents_after(
         ):
             argument, views = places[seen]
             places[operation.results[0]] = argument, (*views, operation)
-    return found
+    return contents
 
 
 def _stores(module: Module, operation: Operation) -> list[tuple[Value, Value]]:

@@ -232,10 +232,10 @@ def _operands_agree(
     """Check that operands have types of the operator's dialect, and those that the text states."""
     operator = operation.operator
     for name, value in operands.items():
-        found = type_of(scope, value)
+        type = type_of(scope, value)
         takes_fields = operator.dialect in FIELD_DIALECTS or isinstance(operator, Calling)
-        if isinstance(found, FieldType) and not takes_fields:
-            message = f"the operands of {operator.name} are tensors, but {name} is {found}"
+        if isinstance(type, FieldType) and not takes_fields:
+            message = f"the operands of {operator.name} are tensors, but {name} is {type}"
             scope.report(
                 f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
             )
@@ -250,10 +250,10 @@ def _operands_agree(
         scope.report(f"{operator.name}.operands", message, operation.at("types"))
         return False
     for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
-        if (found := type_of(scope, value)) is not None and not agree(
-            with_sizes(stated, bound), found
+        if (type := type_of(scope, value)) is not None and not agree(
+            with_sizes(stated, bound), type
         ):
-            message = f"{name} is {found}, but the program states {stated}"
+            message = f"{name} is {type}, but the program states {stated}"
             scope.report(
                 f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
             )
@@ -272,11 +272,11 @@ def _satisfied(
     """
     broken, _ = violated(typed, typed.constraints)
     if broken is None:
-        found = typed.result_types()
+        types = typed.result_types()
         if (
-            wrong := next((w for t in found if (w := size_limit_error(t)) is not None), None)
+            wrong := next((w for t in types if (w := size_limit_error(t)) is not None), None)
         ) is None:
-            return found
+            return types
         return scope.report(
             f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation)
         )

@@ -15,7 +15,7 @@ from .module import Module
 
 def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
     """The mistakes of the function's in-place operations."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     storage: dict[Value, Value] = {}  # maps a view to the value whose elements it shows
     destroyed: dict[Value, list[int]] = {}  # the numbers of the operations that destroy a value
     readers: list[
@@ -37,23 +37,25 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
             base = root(target)
             at = operation.at(name)
             if isinstance(base, Literal) or (base not in owned and base not in function.arguments):
-                found.append(Diagnostic("a constant is not destroyed", at, code))
+                diagnostics.append(Diagnostic("a constant is not destroyed", at, code))
             elif base in function.arguments and "inplace" not in base.attributes:
                 message = (
                     f"an argument that is destroyed is marked {{inplace}}, but %{base.name} is not"
                 )
-                found.append(Diagnostic(message, at, code, (Note("the argument", base.span),)))
+                diagnostics.append(
+                    Diagnostic(message, at, code, (Note("the argument", base.span),))
+                )
             if others := [v for _, v in operands if root(v) is base and v is not target]:
                 message = (
                     f"a value is not used by what destroys it, but %{others[0].name} shows the "
                     f"elements of %{target.name}"
                 )
-                found.append(Diagnostic(message, at, code))
+                diagnostics.append(Diagnostic(message, at, code))
             destroyed.setdefault(base, []).append(number)
         if operation.operator.view or operation.operator.rearranges:
             storage.update((r, operands[0][1]) for r in operation.results if operands)
     if not destroyed:
-        return found
+        return diagnostics
     spans = function.return_spans or (function.span,) * len(function.results)
     end = len(function.operations)
     readers += [
@@ -71,7 +73,7 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
         if before:
             by = function.operations[before[0]]
             message = f"a value is not used after it was destroyed, but %{value.name} is"
-            found.append(
+            diagnostics.append(
                 Diagnostic(
                     message,
                     span,
@@ -79,7 +81,7 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
                     (Note("destroyed here", by.span),),
                 )
             )
-    return found
+    return diagnostics
 
 
 def _earlier(function: Function, reads: Iterable[tuple[int, int]]) -> dict[int, set[int]]:
@@ -87,14 +89,14 @@ def _earlier(function: Function, reads: Iterable[tuple[int, int]]) -> dict[int, 
     destroys.
     """
     made = {r: n for n, o in enumerate(function.operations) for r in o.results}
-    found = {
+    operands = {
         n: {made[v] for _, v in o.operator.operands() if v in made}
         for n, o in enumerate(function.operations)
     }
     for reader, destroyer in reads:
-        if reader in found and reader != destroyer:
-            found[destroyer].add(reader)
-    return found
+        if reader in operands and reader != destroyer:
+            operands[destroyer].add(reader)
+    return operands
 
 
 def _needs(earlier: dict[int, set[int]], number: int, wanted: int) -> bool:
@@ -127,12 +129,16 @@ def arguments_overwritten(function: Function) -> dict[int, int]:
         for target in operation.operator.destroys():
             if target in places:
                 places[operation.results[0]] = places[target]
-    found = {}
+    overwritten = {}
     for n, result in enumerate(function.results):
         if (
             result in places
             and result not in function.arguments
             and places[result] in function.arguments
         ):
-            found.setdefault(n, function.arguments.index(places[result]))
-    return {n: k for n, k in found.items() if k not in [found[m] for m in found if m < n]}
+            overwritten.setdefault(n, function.arguments.index(places[result]))
+    return {
+        n: k
+        for n, k in overwritten.items()
+        if k not in [overwritten[m] for m in overwritten if m < n]
+    }

@@ -13,14 +13,14 @@ def unused_values(function: Function) -> list[Diagnostic]:
     used: set[Value] = set(function.results)
     for operation in function.operations:
         used.update(v for _, v in operation.operator.operands())
-    found = []
+    diagnostics = []
     for operation in function.operations:
         names = [r.name for r in operation.results]
         if all(n.startswith("_") for n in names) or not used.isdisjoint(operation.results):
             continue
         if not operation.operator.destroys():
             message = f"nothing uses %{', %'.join(names)}"
-            found.append(
+            diagnostics.append(
                 Diagnostic(message, operation.results[0].span, "value.unused", severity="warning")
             )
-    return found
+    return diagnostics

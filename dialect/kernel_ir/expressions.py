@@ -42,10 +42,10 @@ class Tensor:
         return product(self.shape) * self.element.bytes
 
     def __getitem__(self, indices: Any) -> "Read":
-        found = indices if isinstance(indices, tuple) else (indices,)
-        if len(found) != self.rank:
-            raise IndexError(f"{self.name} has {self.rank} axes, got {len(found)} indices")
-        return Read(self, tuple(as_index(i) for i in found))
+        at = indices if isinstance(indices, tuple) else (indices,)
+        if len(at) != self.rank:
+            raise IndexError(f"{self.name} has {self.rank} axes, got {len(at)} indices")
+        return Read(self, tuple(as_index(i) for i in at))
 
     def __repr__(self) -> str:
         return f"%{self.name}"
@@ -391,11 +391,11 @@ def flat_index(at: tuple[Expr, ...], shape: Shape) -> Expr:
 
 def unflatten(position: Expr, shape: Shape) -> tuple[Expr, ...]:
     """The indices of the element at a row-major position."""
-    found: list[Expr] = []
+    indices: list[Expr] = []
     for axis in range(len(shape) - 1, 0, -1):
-        found.append(position % shape[axis])
+        indices.append(position % shape[axis])
         position = position // shape[axis]
-    return (*((position,) if shape else ()), *reversed(found))
+    return (*((position,) if shape else ()), *reversed(indices))
 
 
 TRUE = Const(True, I1)

@@ -94,15 +94,15 @@ def _logarithms(base: float) -> Callable[[], np.ndarray]:
 
 @cache
 def _logarithms_in_parts() -> np.ndarray:
-    found: list[tuple[float, ...]] = []
+    rows: list[tuple[float, ...]] = []
     for bits, times in _cells():
         exact = -_logarithm(times, 1 << bits)
         shift = BITS - LOG_BITS
         high = (exact + (1 << (shift - 1))) >> shift
-        found.append(
+        rows.append(
             (times / 2.0**bits, high / 2.0**LOG_BITS, (exact - (high << shift)) / (1 << BITS), 0.0)
         )
-    return _rows(found)
+    return _rows(rows)
 
 
 def _errors() -> Iterator[tuple[int, int]]:

@@ -84,11 +84,11 @@ def convolved(
 
 
 def largest(x: np.ndarray, axis: Any = None, keepdims: bool = False, **more: Any) -> Any:
-    found = np.max(x, axis, keepdims=keepdims, **more)
+    maximum = np.max(x, axis, keepdims=keepdims, **more)
     if x.dtype.kind != "f":
-        return found
+        return maximum
     positive = ((x == 0) & ~np.signbit(x)).any(axis, keepdims=keepdims)
-    return np.where((found == 0) & positive, np.zeros((), x.dtype), found)
+    return np.where((maximum == 0) & positive, np.zeros((), x.dtype), maximum)
 
 
 def smallest(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:

@@ -22,8 +22,8 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    found = _CHILDREN.get(expr.__class__)
-    return () if found is None else found(expr)
+    getter = _CHILDREN.get(expr.__class__)
+    return () if getter is None else getter(expr)
 
 
 def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -85,12 +85,12 @@ def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
 @lru_cache(maxsize=1024)
 def walk(expr: Expr) -> tuple[Expr, ...]:
     """Every node once, parents first; cached, since passes walk one expression repeatedly."""
-    found: dict[Expr, None] = {}
+    visited: dict[Expr, None] = {}
     stack = [expr]
     parts = _CHILDREN.get
     while stack:
-        if (e := stack.pop()) not in found:
-            found[e] = None
+        if (e := stack.pop()) not in visited:
+            visited[e] = None
             if (of := parts(e.__class__)) is not None:
                 stack += of(e)[::-1]
-    return tuple(found)
+    return tuple(visited)

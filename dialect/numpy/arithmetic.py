@@ -40,8 +40,8 @@ def _by_kind(of_integers: Formula, of_floats: Formula) -> Formula:
 def _power(x: Expr, y: Expr) -> Expr:
     if x.type.kind == "float":
         return apply("pow", x, y)
-    found = integer_power(x, y)
-    return found if y.type.kind == "uint" else Check(y >= 0, found, NEGATIVE_POWER)
+    power = integer_power(x, y)
+    return power if y.type.kind == "uint" else Check(y >= 0, power, NEGATIVE_POWER)
 
 
 def _sign(x: Expr) -> Expr:
@@ -87,10 +87,12 @@ def _product_of_c(a: Z, b: Z) -> Z:
     """The product by Annex G of C: of infinite factors it is infinite, where the formula gives NaN
     in both parts.
     """
-    found = a * b
+    product = a * b
     again = (_direction(a) * _direction(b)).times(INF)
     return choose(
-        found.re.ne(found.re) & found.im.ne(found.im) & (is_inf(a) | is_inf(b)), again, found
+        product.re.ne(product.re) & product.im.ne(product.im) & (is_inf(a) | is_inf(b)),
+        again,
+        product,
     )
 
 

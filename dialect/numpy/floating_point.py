@@ -25,17 +25,17 @@ def _nextafter(x: Expr, y: Expr) -> Expr:
         _bits(x) + select(up, constant(1, _BITS[x.type]), constant(-1, _BITS[x.type])), x.type
     )
     least = _copysign(Bitcast(constant(1, _BITS[x.type]), x.type), y)
-    found = select(x.eq(y), x if x.type is F16 else y, select(x.eq(0), least, step))
-    return select(x.ne(x) | y.ne(y), x + y, found)
+    neighbor = select(x.eq(y), x if x.type is F16 else y, select(x.eq(0), least, step))
+    return select(x.ne(x) | y.ne(y), x + y, neighbor)
 
 
 def _spacing(x: Expr) -> Expr:
     if x.type is F16:
         return _spacing_of_f16(x)
-    found = _nextafter(x, _copysign(constant(np.inf, x.type), x)) - x
+    spacing = _nextafter(x, _copysign(constant(np.inf, x.type), x)) - x
     if x.type is not BF16:  # of which that of -0.0 is negative
-        found = select(x.eq(0), Bitcast(constant(1, _BITS[x.type]), x.type), found)
-    return select(apply("abs", x).eq(np.inf), constant(np.nan, x.type), found)
+        spacing = select(x.eq(0), Bitcast(constant(1, _BITS[x.type]), x.type), spacing)
+    return select(apply("abs", x).eq(np.inf), constant(np.nan, x.type), spacing)
 
 
 def _spacing_of_f16(x: Expr) -> Expr:
@@ -46,11 +46,13 @@ def _spacing_of_f16(x: Expr) -> Expr:
     finite = exponent
     exponent = exponent - select((bits < 0) & significand.eq(0), constant(1, I32), constant(0, I32))
     down = apply("max", exponent - 1, constant(0, I32))
-    found = select(exponent > 10, (exponent - 10) << 10, constant(1, I32) << down)
-    found = select(
-        bits.eq(0x7BFF), constant(0x7C00, I32), select(finite.eq(31), constant(0x7E00, I32), found)
+    spacing = select(exponent > 10, (exponent - 10) << 10, constant(1, I32) << down)
+    spacing = select(
+        bits.eq(0x7BFF),
+        constant(0x7C00, I32),
+        select(finite.eq(31), constant(0x7E00, I32), spacing),
     )
-    return Bitcast(cast(found, I16), F16)
+    return Bitcast(cast(spacing, I16), F16)
 
 
 def _ldexp(x: Expr, n: Expr) -> Expr:

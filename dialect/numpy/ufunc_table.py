@@ -43,14 +43,16 @@ class Ufunc:
         """The element types that operands are converted to, and the result's; None where NumPy has
         no loop for these.
         """
-        found = (
+        elements_of_loop = (
             self.types(*elements)
             if self.types is not None
             else resolved(self.ufunc, self.result, elements)
         )
-        if found is None or (not self.takes_complex and any(e.kind == "complex" for e in found)):
+        if elements_of_loop is None or (
+            not self.takes_complex and any(e.kind == "complex" for e in elements_of_loop)
+        ):
             return None
-        return found
+        return elements_of_loop
 
     def expression(self, operands: list[Expr], result: ElementType) -> Expr:
         types = self.loop(tuple(o.type for o in operands))
@@ -86,8 +88,8 @@ def complex_or(of_reals: Formula, of_parts: Any) -> Formula:
     def formula(*operands: Expr) -> Expr:
         if operands[0].type.kind != "complex":
             return of_reals(*operands)
-        found = of_parts(*map(Z.of, operands))
-        return found.expression(operands[0].type) if isinstance(found, Z) else found
+        result = of_parts(*map(Z.of, operands))
+        return result.expression(operands[0].type) if isinstance(result, Z) else result
 
     return formula
 
@@ -95,8 +97,8 @@ def complex_or(of_reals: Formula, of_parts: Any) -> Formula:
 def row(name: str, formula: Formula, **more: Any) -> None:
     """Enters a ufunc of NumPy into the table, by its name there."""
     assert name not in UFUNCS, f"{name} is there twice"
-    found: np.ufunc = getattr(np, name)
-    UFUNCS[name] = Ufunc(name, found.nin, found, formula, found, **more)
+    ufunc: np.ufunc = getattr(np, name)
+    UFUNCS[name] = Ufunc(name, ufunc.nin, ufunc, formula, ufunc, **more)
 
 
 def row_of_result(name: str, of: str, result: int, formula: Formula, **more: Any) -> None:

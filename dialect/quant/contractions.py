@@ -64,8 +64,8 @@ class Contraction(QuantOperator[T]):
         self: Any, over: Any, product: Expr, channel: Expr | None = None, there: Expr | bool = True
     ) -> Expr:
         """The sum of the products where the condition holds, with the channel's bias."""
-        found = total(over, when(there, product, constant(0, product.type)))
-        return found if self.bias is None else found + self.bias[channel]
+        sum = total(over, when(there, product, constant(0, product.type)))
+        return sum if self.bias is None else sum + self.bias[channel]
 
     def wrapped(self: Any, sums: np.ndarray) -> np.ndarray:
         """Exact sums, whose last axis is that of the channels, with the bias, modulo 2 to the power
@@ -151,15 +151,15 @@ class Windowed(Contraction[T]):
         """The input row and column of a window at a kernel position, and the condition that they
         are inside the input.
         """
-        found = list[Expr]()
+        indices = list[Expr]()
         conditions = list[Expr | bool]()
         for axis, (p, k) in enumerate(zip(windows, kernel, strict=True)):
-            found.append(p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis])
+            indices.append(p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis])
             padded = self.padding[axis] or self.padding[axis + 2]
             conditions.append(
-                inside(found[axis], self.nchw(self.x.shape)[2 + axis]) if padded else True
+                inside(indices[axis], self.nchw(self.x.shape)[2 + axis]) if padded else True
             )
-        return found, both(*conditions)
+        return indices, both(*conditions)
 
     def convolved(self: Any, x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
         return convolved(x, w, self.windows(), self.padding, (self.stride, self.dilation), groups)

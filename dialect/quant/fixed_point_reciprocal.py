@@ -69,10 +69,12 @@ class Reciprocal(FixedPoint[T]):
         at = axes(y.shape)
         x = self.x[at]
         half = (cast((x << (apply("clz", x) & 31)) ^ I32_LOW, I64) + I32_HIGH + 1) >> 1
-        found = high(half, constant(SLOPE, I64)) + START
+        estimate = high(half, constant(SLOPE, I64)) + START
         for _ in range(ITERATIONS):
-            found = found + saturated(high(found, saturated((1 << 29) - high(half, found))) << 2)
-        return Element(at, cast(saturated(found << 1), I32))
+            estimate = estimate + saturated(
+                high(estimate, saturated((1 << 29) - high(half, estimate))) << 2
+            )
+        return Element(at, cast(saturated(estimate << 1), I32))
 
 
 def high(a: Expr, b: Expr) -> Expr:
@@ -96,7 +98,7 @@ def reciprocal(n: int) -> int:
     normal = bits * 2 ** ((32 - bits.bit_length()) % 32) % 2**32
     fraction = (normal ^ 2**31) - (2**32 if (normal ^ 2**31) >= 2**31 else 0)
     half = (fraction + 2**31) // 2
-    found = times(half, SLOPE) + START
+    estimate = times(half, SLOPE) + START
     for _ in range(ITERATIONS):
-        found += limit(times(found, limit(2**29 - times(half, found))) * 4)
-    return limit(found * 2)
+        estimate += limit(times(estimate, limit(2**29 - times(half, estimate))) * 4)
+    return limit(estimate * 2)

@@ -175,8 +175,8 @@ class MaxPool2d(Pooling[T]):
 
     def element(self: "MaxPool2d[ex.Tensor]", y: ex.Tensor) -> ex.Element:
         at, k, x, there = self.window(y)
-        found = ex.largest(k, ex.when(there, x, ex.constant(y.element.limits[0], y.element)))
-        return ex.Element(at, ex.minimum(ex.maximum(found, self.low), self.high))
+        largest = ex.largest(k, ex.when(there, x, ex.constant(y.element.limits[0], y.element)))
+        return ex.Element(at, ex.minimum(ex.maximum(largest, self.low), self.high))
 
 
 @operator

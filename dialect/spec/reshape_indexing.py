@@ -23,15 +23,15 @@ class Reshaping(Operator[T]):
         other = self.x.shape
         mine = [j for j, n in enumerate(shape) if not is_one(n)]
         theirs = [j for j, n in enumerate(other) if not is_one(n)]
-        found: list[Expr] = [ZERO] * len(other)
+        indices: list[Expr] = [ZERO] * len(other)
         for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
             here, there = mine[group], theirs[into]
             position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
             for j, index in zip(
                 there, unflatten(position, tuple(other[j] for j in there)), strict=True
             ):
-                found[j] = index
-        return Element(at, self.x[tuple(found)])
+                indices[j] = index
+        return Element(at, self.x[tuple(indices)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply("builtin.reshape_like", self.x)]

@@ -63,9 +63,9 @@ def abridged(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """The first diagnostics of a text, and where there are more, that they are not told."""
     if not too_many(diagnostics):
         return [*diagnostics]
-    found = diagnostics[: LIMITS.get().diagnostics]
+    kept = diagnostics[: LIMITS.get().diagnostics]
     message = f"the other mistakes are not told: {excess('diagnostics', len(diagnostics))}"
-    return [*found, Diagnostic(message, found[-1].span, "limit.diagnostics")]
+    return [*kept, Diagnostic(message, kept[-1].span, "limit.diagnostics")]
 
 
 class UserTraceback(ContextDecorator):

@@ -160,9 +160,9 @@ class Error(Exception):
     def __init__(self, diagnostics: str | Diagnostic | Iterable[Diagnostic]) -> None:
         if isinstance(diagnostics, str):
             diagnostics = Diagnostic(diagnostics)
-        found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
-        super().__init__(found)
-        self.diagnostics: tuple[Diagnostic, ...] = found
+        several = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        super().__init__(several)
+        self.diagnostics: tuple[Diagnostic, ...] = several
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.diagnostics))

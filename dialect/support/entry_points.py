@@ -23,10 +23,10 @@ def offered(group: str) -> dict[str, EntryPoint]:
 
 def load_offered(group: str, name: str | None = None) -> bool:
     """Import what declares this name, or all of a group; False where no package offers it."""
-    found = [e for n, e in offered(group).items() if name is None or n == name]
-    for entry in found:
+    entry_points = [e for n, e in offered(group).items() if name is None or n == name]
+    for entry in entry_points:
         load_module(entry.module, f"{group} {entry.name}")
-    return bool(found)
+    return bool(entry_points)
 
 
 def load_module(module: str, what: str = "--load") -> None:

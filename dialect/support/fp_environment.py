@@ -21,7 +21,7 @@ def _functions() -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:
     """C's fegetenv, fesetenv and FE_DFL_ENV; functions that do nothing where there are none."""
     try:
         library = ctypes.PyDLL(None)  # the calls are too short to release the GIL
-        found = library.fegetenv, library.fesetenv
+        functions = library.fegetenv, library.fesetenv
         default = (
             ctypes.addressof(FEnv.in_dll(library, "_FE_DFL_ENV"))
             if sys.platform == "darwin"
@@ -29,10 +29,10 @@ def _functions() -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:
         )
     except (AttributeError, TypeError, ValueError, OSError):
         return (lambda _: None), (lambda _: None), None
-    for function in found:
+    for function in functions:
         function.argtypes = [ctypes.c_void_p]
         function.restype = None
-    return *found, default
+    return *functions, default
 
 
 class DefaultFpEnvironment(ContextDecorator):

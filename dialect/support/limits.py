@@ -53,16 +53,16 @@ def excess(name: str, found: float, limits: Limits | None = None) -> str:
 
 def limits_of(text: str) -> dict[str, float]:
     """The limits that `NAME=VALUE,...` states; raises ValueError."""
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name not in NAMES:
             raise ValueError(f"the limits are {', '.join(NAMES)}, got {part!r}")
         try:
-            found[name] = float(value)
+            limits[name] = float(value)
         except ValueError:
             raise ValueError("a limit is a number") from None
-    return found
+    return limits
 
 
 def _checked(name: str, value: float) -> float:
@@ -79,9 +79,9 @@ def limited(**changes: float | None) -> AbstractContextManager[Limits]:
 @contextmanager
 def _limited(changes: dict[str, Any]) -> Iterator[Limits]:
     outer = LIMITS.get()
-    found = replace(outer, **changes)
+    limits = replace(outer, **changes)
     try:
-        LIMITS.set(found)
-        yield found
+        LIMITS.set(limits)
+        yield limits
     finally:
         LIMITS.set(outer)

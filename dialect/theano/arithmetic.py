@@ -185,18 +185,18 @@ def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if x.dtype.kind in "fc":
         return SCALARS["pow"].numpy(x, y) if x.dtype.kind == "f" else _complex_power(x, y)
     modulus = 1 << (x.dtype.itemsize * 8)
-    found = np.frompyfunc(lambda a, n: pow(int(a), int(n), modulus) if n >= 0 else 0, 2, 1)(x, y)
-    return np.asarray(found, object).astype(np.uint64).astype(x.dtype)
+    powers = np.frompyfunc(lambda a, n: pow(int(a), int(n), modulus) if n >= 0 else 0, 2, 1)(x, y)
+    return np.asarray(powers, object).astype(np.uint64).astype(x.dtype)
 
 
 def _complex_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     wide, power = x.astype(np.clongdouble), y.astype(np.clongdouble)
-    found = np.where(
+    powers = np.where(
         x == 0,
         np.where(power.real > 0, 0, np.nan),
         np.exp(power * np.log(np.where(x == 0, 1, wide))),
     )
-    return np.where(y == 0, 1, found).astype(x.dtype)
+    return np.where(y == 0, 1, powers).astype(x.dtype)
 
 
 def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:

@@ -76,11 +76,11 @@ def i0(x: Expr) -> Expr:
 
 
 def i1(x: Expr) -> Expr:
-    a, found = _by_size(
+    a, value = _by_size(
         x, lambda a: (h := a * 0.5) * polynomial(h * h, I1_SERIES), lambda a: _growing(a, k.I1_FAR)
     )
-    found = select(a.eq(INF), a, found)
-    return select(x < 0.0, -found, found)
+    value = select(a.eq(INF), a, value)
+    return select(x < 0.0, -value, value)
 
 
 def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:

@@ -17,14 +17,14 @@ SERIES, NODES = 80, 256
 def _series(v: Expr, x: Expr, sign: float) -> Expr:
     """(x/2)^v / Γ(v+1) (1 ± t/(1 (v+1)) (1 ± t/(2 (v+2)) (...))), where t = x²/4"""
     t = x * x * 0.25 * sign
-    found: Expr = constant(1, F64)
+    sum: Expr = constant(1, F64)
     for n in range(SERIES, 0, -1):
-        found = 1.0 + t / ((v + float(n)) * float(n)) * found
+        sum = 1.0 + t / ((v + float(n)) * float(n)) * sum
     whole = apply("floor", v + 1.0)
     below = (v < -1.0) & (whole - 2.0 * apply("floor", whole * 0.5)).ne(
         0
     )  # where Γ(v+1) is negative
-    return select(below, -found, found) * apply("exp", v * apply("log", x * 0.5) - gammaln(v + 1.0))
+    return select(below, -sum, sum) * apply("exp", v * apply("log", x * 0.5) - gammaln(v + 1.0))
 
 
 def _nodes(low: float, high: float) -> tuple[Index, Expr, float]:
@@ -36,8 +36,8 @@ def _nodes(low: float, high: float) -> tuple[Index, Expr, float]:
 def _about_acos(z: Expr) -> Expr:
     """acos z, to 4 digits."""
     a = apply("abs", z)
-    found = polynomial(a, (1.5707288, -0.2121144, 0.0742610, -0.0187293)) * apply("sqrt", 1.0 - a)
-    return select(z < 0.0, math.pi - found, found)
+    angle = polynomial(a, (1.5707288, -0.2121144, 0.0742610, -0.0187293)) * apply("sqrt", 1.0 - a)
+    return select(z < 0.0, math.pi - angle, angle)
 
 
 LEFT = 39.0  # exp(-LEFT) is left out
@@ -151,9 +151,9 @@ def _far_growth(v: Expr, x: Expr) -> Expr:
     at = cast(n, F64) * width
     half = apply("sin", at * 0.5)
     weight = select(cast(n, F64) > 0.0, constant(1, F64), 0.5)
-    found = total(n, apply("exp", -2.0 * x * half * half) * apply("cos", v * at) * weight)
+    integral = total(n, apply("exp", -2.0 * x * half * half) * apply("cos", v * at) * weight)
     root = apply("exp", 0.5 * x)  # squared, it may be too large where the result is not
-    return root * (found * width * (1 / math.pi)) * root
+    return root * (integral * width * (1 / math.pi)) * root
 
 
 # Debye's polynomials in p, without their factors p^k: in p²
@@ -196,8 +196,8 @@ def _iv_far(v: Expr, x: Expr) -> Expr:
     a = apply("abs", v)
     far = select(x < INF, x, 64.0)
     uniform = _uniform_growth(select((a >= 40.0) & (a < INF), v, 64.0), far)
-    found = select(a < 40.0, _far_growth(select(a < 40.0, v, 0.0), far), uniform)
-    return select(x.eq(INF), constant(INF, F64), found)
+    value = select(a < 40.0, _far_growth(select(a < 40.0, v, 0.0), far), uniform)
+    return select(x.eq(INF), constant(INF, F64), value)
 
 
 def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
@@ -208,18 +208,18 @@ def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
         order = select(whole, apply("abs", v), v)  # whole orders are even or odd in the order, too
         near = by_series(order, a)
         far = otherwise(order, select(near, 64.0, safe))
-        found = select(near, _series(order, select(near, safe, 1.0), series_sign), far)
+        value = select(near, _series(order, select(near, safe, 1.0), series_sign), far)
         odd = whole & (v - 2.0 * apply("floor", v * 0.5)).ne(0)
-        found = select(
-            odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0)), -found, found
+        value = select(
+            odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0)), -value, value
         )
         at_zero = select(
             v.eq(0), constant(1, F64), select((v > 0.0) | whole, 0.0, constant(INF, F64))
         )
-        found = select(a.eq(0), at_zero, select((x < 0.0) & ~whole, math.nan, found))
+        value = select(a.eq(0), at_zero, select((x < 0.0) & ~whole, math.nan, value))
         endless = apply("abs", v).eq(INF)
         undefined = v.ne(v) | x.ne(x) | (endless & ((x < 0.0) | a.eq(INF)))
-        return select(undefined, math.nan, select(endless, 0.0, found))
+        return select(undefined, math.nan, select(endless, 0.0, value))
 
     return formula
 

@@ -98,11 +98,11 @@ def _exact_series(v: np.longdouble, x: np.longdouble, sign: int) -> float:
             return 0.0
     for n in range(int(fraction - v)):
         term = term * (fraction - n) / half
-    found = term
+    sum = term
     least = np.finfo(np.longdouble).eps / 16
     for n in range(1, 200_000):
         term = term * sign * half * half / (n * (v + n))
-        found = found + term
-        if np.isinf(found) or (n > abs(v) and abs(term) <= abs(found) * least):
+        sum = sum + term
+        if np.isinf(sum) or (n > abs(v) and abs(term) <= abs(sum) * least):
             break
-    return float(found)
+    return float(sum)

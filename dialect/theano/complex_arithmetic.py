@@ -88,8 +88,8 @@ def absolute(z: Z) -> Expr:
     x, y = f("abs", z.re), f("abs", z.im)
     large, small = select(x > y, x, y), select(x > y, y, x)
     ratio = small / select(large.eq(0), 1.0, large)
-    found = large * f("sqrt", 1.0 + ratio * ratio)
-    return select(x.eq(INF) | y.eq(INF), INF, select(large.eq(0) & small.eq(0), 0.0, found))
+    magnitude = large * f("sqrt", 1.0 + ratio * ratio)
+    return select(x.eq(INF) | y.eq(INF), INF, select(large.eq(0) & small.eq(0), 0.0, magnitude))
 
 
 def angle(z: Z) -> Expr:

@@ -121,11 +121,11 @@ def sqrt(z: Z) -> Z:
 
 def power(z: Z, w: Z) -> Z:
     """exp(w log z); 0 to a power of positive real part is 0, and anything to 0 is 1."""
-    found = exp(w * log(z))
+    result = exp(w * log(z))
     at_zero, to_zero = z.re.eq(0) & z.im.eq(0), w.re.eq(0) & w.im.eq(0)
     zero = select(w.re > 0.0, constant(0, F64), float("nan"))
-    re = select(to_zero, 1.0, select(at_zero, zero, found.re))
-    return Z(re, select(to_zero, 0.0, select(at_zero, zero, found.im)))
+    re = select(to_zero, 1.0, select(at_zero, zero, result.re))
+    return Z(re, select(to_zero, 0.0, select(at_zero, zero, result.im)))
 
 
 # Of angles and hyperbolic ones: each of a kind is one of them, turned
@@ -223,8 +223,8 @@ def arccosh(z: Z) -> Z:
     """arccos z, turned to where the real part is not below 0; where nothing is known of the
     imaginary part, neither is its sign.
     """
-    found = arccos(z)
-    return Z(f("abs", found.im), _signed(found.re, z.im))
+    angle = arccos(z)
+    return Z(f("abs", angle.im), _signed(angle.re, z.im))
 
 
 def arcsinh(z: Z) -> Z:

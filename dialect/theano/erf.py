@@ -47,9 +47,9 @@ def _inverse(w: Expr, x: Expr) -> Expr:
 def erfinv(x: Expr) -> Expr:
     a = apply("abs", x)
     inside = select(a < 1.0, x, 0.0)
-    found = _inverse(_minus_log(inside), inside)
+    inverse = _inverse(_minus_log(inside), inside)
     edge = select(x < 0.0, constant(-INF, F64), INF)
-    return select(a < 1.0, found, select(a.eq(1.0), edge, constant(math.nan, F64)))
+    return select(a < 1.0, inverse, select(a.eq(1.0), edge, constant(math.nan, F64)))
 
 
 def _minus_log(x: Expr) -> Expr:
@@ -61,9 +61,9 @@ def _minus_log(x: Expr) -> Expr:
 def erfcinv(x: Expr) -> Expr:
     inside = (x > 0.0) & (x < 2.0)
     c = select(inside, x, 1.0)
-    found = _inverse(select(c < 0.5, -apply("log", c * (2.0 - c)), _minus_log(1.0 - c)), 1.0 - c)
+    inverse = _inverse(select(c < 0.5, -apply("log", c * (2.0 - c)), _minus_log(1.0 - c)), 1.0 - c)
     edge = select(x.eq(0), constant(INF, F64), select(x.eq(2.0), constant(-INF, F64), math.nan))
-    return select(inside, found, edge)
+    return select(inside, inverse, edge)
 
 
 # erf of complex numbers: Salzer's sum, whose terms fall like exp(-n² / 4)
@@ -155,11 +155,11 @@ def _solve_far(c: float) -> float:
 def _exact_complex_erf(z: np.ndarray) -> np.ndarray:
     """The power series, in the longest precision; it serves |z| up to about 5."""
     wide = z.astype(np.clongdouble)
-    term, found = wide.copy(), wide.copy()
+    term, sum = wide.copy(), wide.copy()
     for n in range(1, 200):
         term = -term * wide * wide / n
-        found = found + term / (2 * n + 1)
-    return np.asarray(found * (2 / np.sqrt(np.longdouble(np.pi)))).astype(z.dtype)
+        sum = sum + term / (2 * n + 1)
+    return np.asarray(sum * (2 / np.sqrt(np.longdouble(np.pi)))).astype(z.dtype)
 
 
 def real_or(of_reals: Callable[..., Any], of_complex: Callable[..., Any]) -> Callable[..., Any]:

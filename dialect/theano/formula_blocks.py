@@ -33,14 +33,14 @@ def polynomial_sine(x: Expr, quarters: int) -> Expr:
     needed.
     """
     taylor = tuple((-1) ** n / math.factorial(2 * n + 1 - quarters) for n in range(13))
-    found = polynomial(x * x, taylor)
-    return found if quarters else x * found
+    sine = polynomial(x * x, taylor)
+    return sine if quarters else x * sine
 
 
 def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     """By Horner's rule, the coefficient of the highest power last."""
-    found: Expr | float = coefficients[-1]
+    value: Expr | float = coefficients[-1]
     for c in reversed(coefficients[:-1]):
-        found = found * x + c
-    assert isinstance(found, Expr) and x.type is F64
-    return found
+        value = value * x + c
+    assert isinstance(value, Expr) and x.type is F64
+    return value

@@ -57,11 +57,11 @@ def gammaln_of_1_and(x: Expr) -> Expr:
 def gammaln(x: Expr) -> Expr:
     """log |Γ(x)|; below 0 by reflection, infinite at the poles."""
     negative = x <= 0.0
-    found = _gammaln_of_positive(select(negative, 1.0 - x, x))
+    value = _gammaln_of_positive(select(negative, 1.0 - x, x))
     sine = apply("abs", sine_of_pi(select(negative & x.ne(-INF), x, 0.5)))
     pole = sine.eq(0)
-    reflected = select(pole, INF, math.log(math.pi) - apply("log", select(pole, 1.0, sine)) - found)
-    return select(x.eq(INF) | x.ne(x), x, select(negative, select(x.eq(-INF), x, reflected), found))
+    reflected = select(pole, INF, math.log(math.pi) - apply("log", select(pole, 1.0, sine)) - value)
+    return select(x.eq(INF) | x.ne(x), x, select(negative, select(x.eq(-INF), x, reflected), value))
 
 
 def _gamma_of_positive(x: Expr) -> Expr:
@@ -80,11 +80,11 @@ def _gamma_of_positive(x: Expr) -> Expr:
 
 def gamma(x: Expr) -> Expr:
     negative = x <= 0.0
-    found = _gamma_of_positive(select(negative, 1.0 - x, x))
+    value = _gamma_of_positive(select(negative, 1.0 - x, x))
     sine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5))
-    reflected = select(sine.eq(0), math.nan, math.pi / (select(sine.eq(0), 1.0, sine) * found))
+    reflected = select(sine.eq(0), math.nan, math.pi / (select(sine.eq(0), 1.0, sine) * value))
     reflected = select(x.eq(0), 1.0 / x, select(x.eq(-INF), math.nan, reflected))
-    return select(x.eq(INF), x, select(negative, reflected, found))
+    return select(x.eq(INF), x, select(negative, reflected, value))
 
 
 def _in_right_half(z: Z) -> tuple[Expr, Z]:
@@ -96,10 +96,10 @@ def _in_right_half(z: Z) -> tuple[Expr, Z]:
 def _in_squares(x: Z, coefficients: tuple[float, ...]) -> tuple[Z, Z]:
     """A number's square, and the polynomial in it."""
     square = x * x
-    found = Z(constant(coefficients[-1], F64), constant(0, F64))
+    sum = Z(constant(coefficients[-1], F64), constant(0, F64))
     for coefficient in coefficients[-2::-1]:
-        found = (found * square).plus(coefficient)
-    return square, found
+        sum = (sum * square).plus(coefficient)
+    return square, sum
 
 
 def complex_gamma(z: Z) -> Z:
@@ -110,12 +110,12 @@ def complex_gamma(z: Z) -> Z:
     logarithm = (high.plus(-0.5) * complex_functions.log(high) - high + series * inverse).plus(
         HALF_LOG_2PI
     )
-    found = complex_functions.exp(logarithm)
-    found = found / math.prod((w.plus(float(n)) for n in range(1, SHIFT)), start=w)
+    value = complex_functions.exp(logarithm)
+    value = value / math.prod((w.plus(float(n)) for n in range(1, SHIFT)), start=w)
     reflected = Z(constant(math.pi, F64), constant(0, F64)) / (
-        complex_functions.sin(z.times(math.pi)) * found
+        complex_functions.sin(z.times(math.pi)) * value
     )
-    return c.choose(left, reflected, found)
+    return c.choose(left, reflected, value)
 
 
 def psi(x: Expr) -> Expr:
@@ -131,14 +131,14 @@ def psi(x: Expr) -> Expr:
         apply("log", z) - 0.5 * inverse - inverse * inverse * polynomial(inverse * inverse, PSI)
     )
     first = select(shifted, 1.0 / select(shifted, y, 1.0), 0.0)
-    found = series - sum(
+    value = series - sum(
         (select(shifted, 1.0 / (y + float(n)), 0.0) for n in range(1, SHIFT)), first
     )
     sine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5))
     cosine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5) + 0.5)
-    reflected = found - math.pi * cosine / select(sine.eq(0), 1.0, sine)
+    reflected = value - math.pi * cosine / select(sine.eq(0), 1.0, sine)
     poles = select(x.eq(0), -(1.0 / x), select(sine.eq(0) | x.eq(-INF), math.nan, reflected))
-    return select(x.eq(INF), x, select(negative, poles, found))
+    return select(x.eq(INF), x, select(negative, poles, value))
 
 
 def complex_psi(z: Z) -> Z:
@@ -146,11 +146,11 @@ def complex_psi(z: Z) -> Z:
     high = w.plus(float(SHIFT))
     inverse = c.inv(high)
     square, series = _in_squares(inverse, PSI)
-    found = complex_functions.log(high) - inverse.times(0.5) - series * square
+    value = complex_functions.log(high) - inverse.times(0.5) - series * square
     for n in range(SHIFT):
-        found = found - c.inv(w.plus(float(n)))
-    reflected = found - c.inv(complex_functions.tan(z.times(math.pi))).times(math.pi)
-    return c.choose(left, reflected, found)
+        value = value - c.inv(w.plus(float(n)))
+    reflected = value - c.inv(complex_functions.tan(z.times(math.pi))).times(math.pi)
+    return c.choose(left, reflected, value)
 
 
 def tri_gamma(x: Expr) -> Expr:
@@ -160,15 +160,15 @@ def tri_gamma(x: Expr) -> Expr:
     shifted = y < float(SHIFT)
     inverse = 1.0 / select(shifted, y + float(SHIFT), y)
     square = inverse * inverse
-    found = inverse + 0.5 * square + inverse * square * polynomial(square, BERNOULLI)
+    value = inverse + 0.5 * square + inverse * square * polynomial(square, BERNOULLI)
     for n in range(SHIFT):
         one = 1.0 / select(shifted, y + float(n), 1.0)
-        found = found + select(shifted, one * one, 0.0)
+        value = value + select(shifted, one * one, 0.0)
     sine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5))
     pole = sine.eq(0) | x.eq(-INF)
     cosecant = math.pi / select(pole, 1.0, sine)
     return select(
-        x.eq(INF), 0.0, select(negative, select(pole, INF, cosecant * cosecant - found), found)
+        x.eq(INF), 0.0, select(negative, select(pole, INF, cosecant * cosecant - value), value)
     )
 
 
@@ -182,12 +182,12 @@ def _exact_psi(x: float) -> float:
         if x == round(x):
             return -math.copysign(math.inf, x) if x == 0 else math.nan
         return _exact_psi(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
-    found = np.longdouble(0)
+    value = np.longdouble(0)
     y = np.longdouble(x)
     while y < 30:
-        found, y = found - 1 / y, y + 1
+        value, y = value - 1 / y, y + 1
     terms = sum(b / ((2 * n + 2) * y ** (2 * n + 2)) for n, b in enumerate(BERNOULLI))
-    return float(found + np.log(y) - 1 / (2 * y) - terms)
+    return float(value + np.log(y) - 1 / (2 * y) - terms)
 
 
 def _exact_tri_gamma(x: float) -> float:
@@ -197,13 +197,13 @@ def _exact_tri_gamma(x: float) -> float:
         if x == round(x):
             return math.inf
         return (math.pi / math.sin(math.pi * (x - round(x)))) ** 2 - _exact_tri_gamma(1 - x)
-    found = np.longdouble(0)
+    value = np.longdouble(0)
     y = np.longdouble(x)
     while y < 30:
-        found = found + 1 / (y * y)
+        value = value + 1 / (y * y)
         y = y + 1
     return float(
-        found + 1 / y + 1 / (2 * y * y) + sum(b / y ** (2 * n + 3) for n, b in enumerate(BERNOULLI))
+        value + 1 / y + 1 / (2 * y * y) + sum(b / y ** (2 * n + 3) for n, b in enumerate(BERNOULLI))
     )
 
 
@@ -229,9 +229,9 @@ def _exact_complex_gamma(z: np.ndarray) -> np.ndarray:
     high = w + 30
     factors = math.prod((w + n for n in range(30)), start=np.ones_like(w))
     series = sum(s / high ** (2 * n + 1) for n, s in enumerate(STIRLING))
-    found = np.exp((high - 0.5) * np.log(high) - high + HALF_LOG_2PI + series) / factors
+    value = np.exp((high - 0.5) * np.log(high) - high + HALF_LOG_2PI + series) / factors
     return np.asarray(
-        np.where(wide.real < 0.5, np.pi / (np.sin(np.pi * wide) * found), found)
+        np.where(wide.real < 0.5, np.pi / (np.sin(np.pi * wide) * value), value)
     ).astype(z.dtype)
 
 
@@ -239,11 +239,11 @@ def _exact_complex_psi(z: np.ndarray) -> np.ndarray:
     wide = z.astype(np.clongdouble)
     w = np.where(wide.real < 0.5, 1 - wide, wide)
     high = w + 30
-    found = np.log(high) - 1 / (2 * high) - sum(p / high ** (2 * n + 2) for n, p in enumerate(PSI))
+    value = np.log(high) - 1 / (2 * high) - sum(p / high ** (2 * n + 2) for n, p in enumerate(PSI))
     for n in range(30):
-        found = found - 1 / (w + n)
+        value = value - 1 / (w + n)
     return np.asarray(
-        np.where(wide.real < 0.5, found - np.pi / np.tan(np.pi * wide), found)
+        np.where(wide.real < 0.5, value - np.pi / np.tan(np.pi * wide), value)
     ).astype(z.dtype)
 
 

@@ -138,8 +138,8 @@ def _regular(a: Any, x: Any) -> Any:
 def _incomplete(sign: int, density: Any) -> Any:
     def gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
         a, x = (o.cast(y.element) for o in xs)
-        found = g * density(a, x)
-        return UNKNOWN, found if sign > 0 else -found
+        slope = g * density(a, x)
+        return UNKNOWN, slope if sign > 0 else -slope
 
     return gradient
 

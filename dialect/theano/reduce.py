@@ -167,8 +167,8 @@ def _product_of_nonzero(product: NumpyReduction) -> NumpyReduction:
     def reduce(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
         if not axis:
             return x
-        found = product(np.where(x == 0, np.ones((), x.dtype), x), axis)
-        return np.where((x != 0).any(axis), found, np.zeros((), x.dtype))
+        products = product(np.where(x == 0, np.ones((), x.dtype), x), axis)
+        return np.where((x != 0).any(axis), products, np.zeros((), x.dtype))
 
     return reduce
 

@@ -54,10 +54,10 @@ class LinearForm(Generic[Atom]):
         """The bounds of the form, from those of its atoms; attained if the atoms attain theirs
         independently.
         """
-        found: Bounds = self.constant, self.constant
+        total: Bounds = self.constant, self.constant
         for atom, factor in self.terms.values():
-            found = add_bounds(found, scale_bounds(of(atom), factor))
-        return found
+            total = add_bounds(total, scale_bounds(of(atom), factor))
+        return total
 
 
 def add_term(terms: dict[Key, tuple[Atom, int]], key: Key, atom: Atom, factor: int) -> None:

@@ -97,8 +97,8 @@ def literal_text(value: Any) -> str:
 
 def _theano_integer(value: int) -> ElementType:
     """The smallest type that holds it."""
-    found = (e for e in (I8, I16, I32, I64, UI64) if e.limits[0] <= value <= e.limits[1])
-    if (element := next(found, None)) is None:
+    fitting = (e for e in (I8, I16, I32, I64, UI64) if e.limits[0] <= value <= e.limits[1])
+    if (element := next(fitting, None)) is None:
         raise ValueError(f"a literal operand of theano fits 64 bits, got {value}")
     return element
 

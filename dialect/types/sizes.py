@@ -89,15 +89,15 @@ class Size:
 
     def atoms(self) -> set[_Atom]:
         """The named and anonymous sizes this one depends on."""
-        found: set[_Atom] = set()
+        atoms: set[_Atom] = set()
         for atom, _ in self.terms:
             if len(atom) < 3:
-                found.add(atom)
+                atoms.add(atom)
             else:
                 for part in atom[1:]:
                     if isinstance(part, Size):
-                        found |= part.atoms()
-        return found
+                        atoms |= part.atoms()
+        return atoms
 
     def evaluate(
         self, known: Mapping[_Atom, Any], operations: Mapping[str, Callable[..., Any]] | None = None

@@ -147,9 +147,9 @@ def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Fun
     if isinstance(function, Graph) or all(a.known_type.is_static for a in function.arguments):
         return function
     bound: dict[Any, Dim] = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}
-    found = instantiated(module, function, [with_sizes(t, bound) for t in function.argument_types])
-    operations = tuple(replace(o, declared=None, declared_operands=None) for o in found.operations)
-    return replace(found, operations=operations, declared=None)
+    head = instantiated(module, function, [with_sizes(t, bound) for t in function.argument_types])
+    operations = tuple(replace(o, declared=None, declared_operands=None) for o in head.operations)
+    return replace(head, operations=operations, declared=None)
 
 
 def _callable(module: Module, function: Function) -> None:

@@ -76,13 +76,13 @@ def several(processors: Sequence[Processor | None]) -> list[Processor]:
     """
     if len(processors) == 1:
         return []
-    found = [p for p in processors if p is not None and p.cpu in LEVELS]
-    architectures = sorted({p.triple.partition("-")[0] or "x86_64" for p in found})
+    levels = [p for p in processors if p is not None and p.cpu in LEVELS]
+    architectures = sorted({p.triple.partition("-")[0] or "x86_64" for p in levels})
     if len(architectures) > 1:
         raise TargetError(
             f"the processors are of {' and of '.join(architectures)}; a library is of one"
         )
-    if len(found) < len(processors) or freestanding(found[0].triple):
+    if len(levels) < len(processors) or freestanding(levels[0].triple):
         raise TargetError(
             "one of these processors cannot be chosen when a library is loaded; name others"
         )
@@ -90,15 +90,15 @@ def several(processors: Sequence[Processor | None]) -> list[Processor]:
         raise TargetError(
             "versions for x86-64 need LLVM's assembler for it, which only such a machine has"
         )
-    for described in found:
+    for described in levels:
         masks(described)
-    return found
+    return levels
 
 
 def masks(described: Processor) -> dict[Word, int]:
     """The bits that a processor must have to run code for this one."""
     features = {*LEVELS[described.cpu], *described.features} - ALWAYS
-    found = {
+    mask_of = {
         word: reduce(or_, (bits[f] for f in features & bits.keys()), 0)
         for word, bits in WORDS.items()
     }
@@ -106,7 +106,7 @@ def masks(described: Processor) -> dict[Word, int]:
         raise TargetError(
             f"code for {described.cpu} cannot be chosen when it is loaded; built alone it can"
         )
-    return {word: mask for word, mask in found.items() if mask}
+    return {word: mask for word, mask in mask_of.items() if mask}
 
 
 def dispatch(

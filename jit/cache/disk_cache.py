@@ -92,13 +92,13 @@ def _private(status: os.stat_result) -> bool:
 
 def entries(where: Path) -> list[tuple[float, int, str]]:
     """The time of the last use, the bytes and the path of each entry of a folder."""
-    found: list[tuple[float, int, str]] = []
+    files: list[tuple[float, int, str]] = []
     with suppress(OSError), os.scandir(where) as listed:
         for entry in listed:
             with suppress(OSError):
                 information = entry.stat(follow_symlinks=False)
-                found.append((information.st_mtime, information.st_size, entry.path))
-    return found
+                files.append((information.st_mtime, information.st_size, entry.path))
+    return files
 
 
 def clear() -> int:
@@ -119,9 +119,9 @@ def _shrink(where: Path) -> None:
     """Evict least recently used entries until the cache is small enough; runs occasionally."""
     if os.urandom(1)[0]:  # one time in 256
         return
-    found = entries(where)
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+    files = entries(where)
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
         if total <= LARGEST:
             return
         with suppress(OSError):

@@ -115,13 +115,13 @@ class Addresses:
 
     def changes(self, e: Expr) -> bool:
         """Test whether an expression reads an array that the kernel writes."""
-        if (found := self.changing.get(id(e))) is None:
-            found = (isinstance(e, Read) and e.tensor in self.written) or any(
+        if (change := self.changing.get(id(e))) is None:
+            change = (isinstance(e, Read) and e.tensor in self.written) or any(
                 map(self.changes, children(e))
             )
-            self.changing[id(e)] = found
+            self.changing[id(e)] = change
             self.kept.append(e)
-        return found
+        return change
 
     # index arithmetic
 

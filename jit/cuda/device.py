@@ -157,10 +157,10 @@ class Device:
         with self._lock, self.active():
             if source not in self._modules:
                 self._modules[source] = self._module(self._code(source))
-            found = {name: self._modules[source].get_function(name) for name in signatures}
+            functions = {name: self._modules[source].get_function(name) for name in signatures}
             for name, signature in signatures.items():
-                found[name].prepare(signature)
-            return found
+                functions[name].prepare(signature)
+            return functions
 
     def _module(self, code: bytes) -> Any:
         try:

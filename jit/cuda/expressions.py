@@ -37,11 +37,11 @@ class Expressions(Addresses):
             return self.known[id(e)]
         if is_index(e):
             return self.address(e)
-        found = self.compute(e)
-        if id(e) in self.shared or len(found.text) > LONGEST:
-            found = self.named(self.made_exact(found, e.type), c.value_type(e.type))
-            self.remember(e, found)
-        return found
+        computed = self.compute(e)
+        if id(e) in self.shared or len(computed.text) > LONGEST:
+            computed = self.named(self.made_exact(computed, e.type), c.value_type(e.type))
+            self.remember(e, computed)
+        return computed
 
     def exact(self, e: Expr) -> Val:
         return self.made_exact(self.value(e), e.type)
@@ -185,8 +185,8 @@ class Expressions(Addresses):
             "a thread of the warp"
         )
         wide = "int" if element.is_discrete and element.bits < 32 else c.value_type(element)
-        found = f"__shfl_xor_sync(0xffffffffu, {text}, {self.address(at.operands[1]).text})"
-        return self.named(Val(f"{found} != 0" if element is I1 else found, wide), wide)
+        shuffle = f"__shfl_xor_sync(0xffffffffu, {text}, {self.address(at.operands[1]).text})"
+        return self.named(Val(f"{shuffle} != 0" if element is I1 else shuffle, wide), wide)
 
     def store(self, tensor: Tensor, at: tuple[Expr, ...], value: Expr) -> None:
         text = self.exact(value).text

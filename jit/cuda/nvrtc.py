@@ -85,13 +85,13 @@ def _library_path() -> Path | None:
     folders.append(Path("/usr/local/cuda/lib64"))
     for folder in folders:
         for pattern in _PATTERNS:
-            found = [
+            paths = [
                 p
                 for p in sorted(folder.glob(pattern))
                 if "builtins" not in p.name and "alt" not in p.name
             ]
-            if found:
-                return found[0].resolve()
+            if paths:
+                return paths[0].resolve()
     named = ctypes.util.find_library("nvrtc")
     return Path(named) if named and Path(named).exists() else None
 

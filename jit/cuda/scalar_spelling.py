@@ -56,14 +56,14 @@ def number(value: object, element: ElementType) -> str:
         return _float(float(element.dtype.type(value)), element)
     if element is I1:
         return "true" if value else "false"
-    found = int(value)  # type: ignore[call-overload]
-    if found == -(2**31) and element.bits < 64:
+    integer = int(value)  # type: ignore[call-overload]
+    if integer == -(2**31) and element.bits < 64:
         return "(-2147483647 - 1)"
     if element.bits < 64:
-        return f"{found}u" if element.name == "ui32" else str(found)
+        return f"{integer}u" if element.name == "ui32" else str(integer)
     if element.kind == "uint":
-        return f"{found}ull"
-    return "(-9223372036854775807ll - 1)" if found == -(2**63) else f"{found}ll"
+        return f"{integer}ull"
+    return "(-9223372036854775807ll - 1)" if integer == -(2**63) else f"{integer}ll"
 
 
 def _float(value: float, element: ElementType) -> str:

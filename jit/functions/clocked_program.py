@@ -320,8 +320,8 @@ class CompiledGraph:
 
     def _observe(self) -> dict[str, np.ndarray]:
         if self._observed is None:
-            found = self.function(self.clockwork.observe)(*self._ready().current.values())
-            values = found if isinstance(found, tuple) else (found,)
+            probes = self.function(self.clockwork.observe)(*self._ready().current.values())
+            values = probes if isinstance(probes, tuple) else (probes,)
             self._observed = dict(zip(self.clockwork.probes, values, strict=True))
         return self._observed
 

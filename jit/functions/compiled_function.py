@@ -139,11 +139,11 @@ class CompiledFunction:
         if not all(n.isidentifier() for n in names):
             kind = Parameter.POSITIONAL_ONLY
             names = [f"x{n}" for n in range(len(names))]
-        found = [
+        parameters = [
             Parameter(n, kind, annotation=str(a.type))
             for n, a in zip(names, self.head.arguments, strict=True)
         ]
-        return Signature([*found, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
+        return Signature([*parameters, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple
@@ -219,13 +219,13 @@ class CompiledFunction:
                 why = "has elements that share memory" if array.flags.writeable else "is read-only"
                 message = f"argument %{argument.name} is overwritten, but the array {why}"
                 raise CallError(Diagnostic(message, argument.span, "call.argument"))
-        found = list(outputs)
+        results = list(outputs)
         for n in self._computed_in_place:
             k = self.overwritten[n]
             if any(np.may_share_memory(arrays[k], a) for i, a in enumerate(arrays) if i != k):
                 arrays[k] = arrays[k].copy()
-            found[n] = arrays[k]
-        return found
+            results[n] = arrays[k]
+        return results
 
     def _leave(
         self,
@@ -268,13 +268,13 @@ class CompiledFunction:
             if len(self._types) > 1000:
                 self._types.clear()
             if (
-                found := None if self.left_open is None else self.left_open.result_types(given)
+                known := None if self.left_open is None else self.left_open.result_types(given)
             ) is None:
                 from ...dialect.ir.verify import instantiate
 
                 types = instantiate(self.module, self.computed, given)
-                found = [types.get(r) or r.known_type for r in self.computed.results]
-            self._types[key] = found
+                known = [types.get(r) or r.known_type for r in self.computed.results]
+            self._types[key] = known
         return self._types[key]
 
     @DefaultFpEnvironment()

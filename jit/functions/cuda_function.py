@@ -196,9 +196,9 @@ class CudaFunction(GpuFunction):
                         self._clear(status)
                     self.device.launch(calls)
             if self._reports:
-                found = np.zeros(1, np.int32)
-                self.device.download(int(status), found)
-                self.report(int(found[0]), self.source.requirements)
+                failure = np.zeros(1, np.int32)
+                self.device.download(int(status), failure)
+                self.report(int(failure[0]), self.source.requirements)
 
     def _records(self, key: tuple[int, ...], calls: list[Call]) -> bool:
         """Test whether to capture a call: one of several launches, at its second occurrence."""
@@ -320,10 +320,10 @@ class DeviceStepper(Mapping[str, np.ndarray]):
         return self.recorded[key]
 
     def _tick(self) -> tuple[list[Call], Any, Any]:
-        found = self.function.calls(
+        calls = self.function.calls(
             list(map(int, self.places.values())), list(map(int, self.spare)), {}
         )
         names = list(self.places)
         for n, k in enumerate(self.moving):
             self.places[names[k]], self.spare[n] = self.spare[n], self.places[names[k]]
-        return found
+        return calls

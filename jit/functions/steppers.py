@@ -143,13 +143,13 @@ def _named(
     """The arrays of the states by name: an element of a shared one is an array without
     dimensions.
     """
-    found = {}
+    values = {}
     for state, place in zip(clockwork.states, tick.places, strict=True):
         array = arrays[place.array]
-        found[state.name] = (
+        values[state.name] = (
             array if place.element is None else array[place.element : place.element + 1].reshape(())
         )
-    return found
+    return values
 
 
 def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.ndarray:

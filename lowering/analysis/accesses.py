@@ -102,12 +102,12 @@ def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
     """The greatest known divisor of an access's position at index 0, in elements; None if a stride
     is unknown.
     """
-    found = 0
+    divisor = 0
     for e, step in zip(at, strides(tensor.shape), strict=True):
         if not isinstance(step, int):
             return None
-        found = gcd(found, affine(e).without(index).divisor * step)
-    return found
+        divisor = gcd(divisor, affine(e).without(index).divisor * step)
+    return divisor
 
 
 def stride(
@@ -143,11 +143,11 @@ def index_factor(e: Expr, index: Index, varies: Callable[[Expr], bool] | None = 
 
 def varying_values(block: ir.Block, index: Index) -> set[object]:
     """The variables of a block whose value changes with the index, and the buffers it allocates."""
-    found: set[object] = {index, *allocated(block)}
+    varying: set[object] = {index, *allocated(block)}
     for s in ir.statements(block):
-        if isinstance(s, ir.Let) and any(varies(n, found) for n in walk(s.value)):
-            found.add(s.var)
-    return found
+        if isinstance(s, ir.Let) and any(varies(n, varying) for n in walk(s.value)):
+            varying.add(s.var)
+    return varying
 
 
 def varies(node: Expr, varying: Set[object]) -> bool:

@@ -65,8 +65,8 @@ def _corners(function: Callable[[int, int], int], a: Bounds, b: Iterable[int]) -
     """The extremes of a function at the ends of one interval and some members of the other; None
     without any.
     """
-    found = [function(x, y) for x in a for y in b]
-    return (min(found), max(found)) if found else None
+    values = [function(x, y) for x in a for y in b]
+    return (min(values), max(values)) if values else None
 
 
 def _shifted(shift: Callable[[int, int], int]) -> _Row:

@@ -19,18 +19,22 @@ def along_memory(s: For) -> tuple[Store, str, Expr] | None:
     """
     match s:
         case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
-            if (found := reduction_update(store)) is not None and _contiguous(
+            if (update := reduction_update(store)) is not None and _contiguous(
                 s.body, store.tensor, s.index
             ):
-                return store, *found
+                return store, *update
     return None
 
 
 def has_lanes(s: For) -> bool:
     """Test whether a loop reduces floats by lanes, which decides their bits."""
-    found = along_memory(s)
+    reduction = along_memory(s)
     extent = s.index.extent
-    is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
+    is_float = (
+        reduction is not None
+        and reduction[0].tensor.element.kind == "float"
+        and reduction[1] in ORDERED
+    )
     return is_float and not (isinstance(extent, int) and extent < LANES)
 
 

@@ -135,14 +135,14 @@ def _equal_sizes(function: Function) -> dict[Any, Dim]:
                 constraint.holds(typed)
             except Undecided as e:
                 pairs += e.args
-    found: dict[Any, Dim] = {}
+    equal: dict[Any, Dim] = {}
     for sides in (s for p in pairs for s in (p, p[::-1])):
-        kept, dropped = (put(d, found) for d in sides)
+        kept, dropped = (put(d, equal) for d in sides)
         atoms = kept.atoms() if isinstance(kept, Size) else set()
         if isinstance(dropped, Size) and dropped.is_atom and not dropped.atoms() & atoms:
             now = dict.fromkeys(dropped.atoms(), kept)
-            found = {a: put(d, now) for a, d in found.items()} | now
-    return found
+            equal = {a: put(d, now) for a, d in equal.items()} | now
+    return equal
 
 
 def _callee(

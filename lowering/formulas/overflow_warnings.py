@@ -107,8 +107,10 @@ def possible_overflows(module: Module) -> list[Diagnostic]:
     for function in module.functions.values():
         if function.name not in callees:
             analysis.function(_expanded(module, function))
-    found = [_warning(operation, overflow) for operation, overflow in analysis.overflowing.items()]
-    return sorted(found, key=lambda d: d.span.start)
+    warnings = [
+        _warning(operation, overflow) for operation, overflow in analysis.overflowing.items()
+    ]
+    return sorted(warnings, key=lambda d: d.span.start)
 
 
 def _expanded(module: Module, function: Function) -> Function:

@@ -20,9 +20,9 @@ def rounding_shift(program: Formulas) -> Formulas:
     """The formulas with rounding shifts rewritten."""
 
     def change(e: Expr) -> Expr | None:
-        if (found := _rounding(e)) is None:
+        if (rounding := _rounding(e)) is None:
             return None
-        x, bits = found
+        x, bits = rounding
         half = 1 << (bits - 1)
         if interval(x, program.ranges, program.constants).high + half > x.type.limits[1]:
             return None

@@ -113,10 +113,10 @@ def _steps(
         return None
     shift = BITS - int(max(-low, high) + 1).bit_length()
     values = np.arange(int(low) + 1, int(high) + 1)
-    found = [_step(float(scale), values, shift) for scale in scales]
-    if any(f is None for f in found):
+    steps = [_step(float(scale), values, shift) for scale in scales]
+    if any(f is None for f in steps):
         return None
-    return *(np.array(c, np.int64) for c in zip(*filter(None, found), strict=True)), shift
+    return *(np.array(c, np.int64) for c in zip(*filter(None, steps), strict=True)), shift
 
 
 def _step(scale: float, values: np.ndarray, shift: int) -> tuple[int, ...] | None:

@@ -62,14 +62,14 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
         reads[id(e)] = isinstance(e, Read) or any(reads[id(c)] for c in children(e))
         if isinstance(e, (Read, Reduce)) or not reads[id(e)]:
             return e
-        if (found := range_of(e)) is not None and found.low == found.high:
-            return constant(found.low, e.type)
+        if (interval := range_of(e)) is not None and interval.low == interval.high:
+            return constant(interval.low, e.type)
         new = over(e, parts)
         if _rounds_inside(e, range_of, program):
             return apply("lrint", *children(children(new)[0]))
         folded = fold_constants(new)
         return (
-            folded if folded is not new else _simplified(e, new, found, range_of)
+            folded if folded is not new else _simplified(e, new, interval, range_of)
         )  # an operand is simplified already
 
     value = rebuild(formula.value, make, {})
@@ -87,7 +87,7 @@ def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program
             and processor().is_x86  # others may have no instruction, and call a library
         ):
             known = by.value if isinstance(by, Const) else program.constants.get(by.tensor, np.inf)
-            largest = max(-found.low, found.high) if (found := range_of(x)) else np.inf
+            largest = max(-interval.low, interval.high) if (interval := range_of(x)) else np.inf
             return bool(largest * np.abs(known).max(initial=0) < 2**30)
     return False
 

@@ -136,14 +136,14 @@ class Rules:
     ) -> list[Node]:
         """The cotangents of `by`, from those of the results."""
         active = reached(operations, by)
-        found: Nodes = {}
+        cotangents: Nodes = {}
         for value, seed in zip(results, seeds, strict=True):
             if value in active and not value.known_type.element.is_discrete:
-                self._accumulate(found, value, seed)
+                self._accumulate(cotangents, value, seed)
         for operation in reversed(operations):
-            if any(r in found for r in operation.results):
-                self._pull(operation, active, found)
-        return [found[v] if v in found else self.zeros(v) for v in by]
+            if any(r in cotangents for r in operation.results):
+                self._pull(operation, active, cotangents)
+        return [cotangents[v] if v in cotangents else self.zeros(v) for v in by]
 
     def _pull(self, operation: Operation, active: Paths, found: Nodes) -> None:
         operands = [v for _, v in operation.operator.operands()]
@@ -268,10 +268,10 @@ class Rules:
         results = step(inner, arguments)
         name = next(n for k in count() if (n := f"{name}{k or ''}") not in self.module.functions)
         live = tuple(live_operations(inner.operations, results))
-        found = self.module.functions[name] = Function(
+        function = self.module.functions[name] = Function(
             name, arguments, live, tuple(results), span=self.builder.span
         )
-        return found
+        return function
 
     def _accumulate(self, cotangents: Nodes, value: Value, cotangent: Node) -> None:
         whole = cotangent.like(self.builder.node(value)).into(
@@ -352,13 +352,13 @@ class Rules:
 
 def reached(operations: Sequence[Operation], by: Sequence[Value]) -> Paths:
     """The values that depend on `by`, each with the operand through which it does."""
-    found: Paths = dict.fromkeys(by)
+    paths: Paths = dict.fromkeys(by)
     for operation in operations:
         if (
-            through := next((v for _, v in operation.operator.operands() if v in found), None)
+            through := next((v for _, v in operation.operator.operands() if v in paths), None)
         ) is not None:
-            found.update((r, through) for r in operation.results)
-    return found
+            paths.update((r, through) for r in operation.results)
+    return paths
 
 
 def path(operation: Operation, active: Paths) -> str:

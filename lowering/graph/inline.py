@@ -77,10 +77,10 @@ def reached(module: Module, function: Function) -> list[Function]:
     """The function and those that it calls, or that these call; functions of which a derivative is
     taken are left out.
     """
-    found = [function]
-    for f in found:
+    functions = [function]
+    for f in functions:
         for operator in (o.operator for o in f.operations):
             if isinstance(operator, Calling) and not operator.is_derivative:
                 callee = module.functions[operator.callee]
-                found += [callee] if all(callee is not g for g in found) else []
-    return found
+                functions += [callee] if all(callee is not g for g in functions) else []
+    return functions

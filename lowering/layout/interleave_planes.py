@@ -25,8 +25,8 @@ from ..loops.vectorize import independent, lanes
 def reads_planes(loop: For, joined: Joined) -> bool:
     """Test whether stores move with the joined index, and reads with the outer index."""
     steps = {stride(r.tensor, r.indices, joined.outer) for r in reads(loop.body)}
-    found = tuple(s for s in stores(loop.body) if stride(s.tensor, s.indices, joined.index) == 1)
-    return independent(loop) and loop.body[-1:] == found and steps <= {0, 1} and 1 in steps
+    rows = tuple(s for s in stores(loop.body) if stride(s.tensor, s.indices, joined.index) == 1)
+    return independent(loop) and loop.body[-1:] == rows and steps <= {0, 1} and 1 in steps
 
 
 class Planes:

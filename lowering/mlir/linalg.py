@@ -220,9 +220,9 @@ class _Writer:
         return result
 
     def apply(self, function: str, operands: list[str], element: ElementType) -> str:
-        if (found := computed(function, operands, element, self.emit)) is None:
+        if (value := computed(function, operands, element, self.emit)) is None:
             raise Unsupported(f"MLIR has no {function} of {element}")
-        return found
+        return value
 
     def scalar(self, e: ex.Expr) -> str:
         """The name of an expression's value, computed once in a region."""
@@ -318,17 +318,17 @@ class _Writer:
 
 def _reads(e: ex.Expr) -> list[ex.Read]:
     """The reads that every way through an expression makes, each place once."""
-    found: dict[tuple[ex.Tensor, tuple[ex.Expr, ...]], ex.Read] = {}
+    distinct: dict[tuple[ex.Tensor, tuple[ex.Expr, ...]], ex.Read] = {}
 
     def walk(node: ex.Expr) -> None:
         if isinstance(node, ex.Read):
-            found.setdefault((node.tensor, node.indices), node)
+            distinct.setdefault((node.tensor, node.indices), node)
         if not isinstance(node, ex.Reduce):
             for child in (node.condition,) if isinstance(node, ex.When) else children(node):
                 walk(child)
 
     walk(e)
-    return list(found.values())
+    return list(distinct.values())
 
 
 def _whole(read: ex.Read, place: dict[ex.Index, int]) -> bool:
@@ -343,15 +343,15 @@ def _indices(e: ex.Expr, given: set[tuple[ex.Tensor, tuple[ex.Expr, ...]]]) -> l
     """The indices that an expression computes with, besides those of the elements that are
     given.
     """
-    found: dict[ex.Index, None] = {}
+    indices: dict[ex.Index, None] = {}
 
     def visit(node: ex.Expr) -> ex.Expr | None:
         if isinstance(node, ex.Index):
-            found[node] = None
+            indices[node] = None
         return node if isinstance(node, ex.Read) and (node.tensor, node.indices) in given else None
 
     rewrite(e, visit)
-    return list(found)
+    return list(indices)
 
 
 def _dense(array: np.ndarray, tensor: ex.Tensor) -> str:

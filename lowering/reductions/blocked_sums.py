@@ -39,11 +39,13 @@ def blocked_sums(kernel: ir.Kernel) -> ir.Kernel:
 
 
 def _in_order(s: ir.Statement) -> ir.Block | None:
-    if not isinstance(s, ir.For) or (found := reduction_accumulators(s)) is None:
+    if not isinstance(s, ir.For) or (accumulators := reduction_accumulators(s)) is None:
         return None
-    if not has_order(found):
+    if not has_order(accumulators):
         return (s,)
-    return in_branches(s, in_blocks(s, found, lambda reduction: (blocked(reduction, found),)), (s,))
+    return in_branches(
+        s, in_blocks(s, accumulators, lambda reduction: (blocked(reduction, accumulators),)), (s,)
+    )
 
 
 def in_blocks(
@@ -86,7 +88,7 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
         for i in inner
     ):
         return None
-    found: dict[Tensor, str] = {}
+    accumulators: dict[Tensor, str] = {}
     values: list[Expr] = [
         e for i in inner if not isinstance(i, ir.Store) for e in ir.expressions(i)
     ]
@@ -94,15 +96,15 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
         if store.tensor in own:
             values.append(store.value)
             continue
-        if (reduction := reduction_of(store)) is None or store.tensor in found:
+        if (reduction := reduction_of(store)) is None or store.tensor in accumulators:
             return None
-        found[store.tensor] = reduction[0]
+        accumulators[store.tensor] = reduction[0]
         values += reduction[1]
-    if not found or any(
-        isinstance(e, Read) and e.tensor in found for value in values for e in walk(value)
+    if not accumulators or any(
+        isinstance(e, Read) and e.tensor in accumulators for value in values for e in walk(value)
     ):
         return None
-    return found
+    return accumulators
 
 
 def reduction_of(store: ir.Store) -> tuple[str, tuple[Expr, ...]] | None:
@@ -113,8 +115,8 @@ def reduction_of(store: ir.Store) -> tuple[str, tuple[Expr, ...]] | None:
         ):
             if again is acc:
                 return "add", (a, b)
-    found = reduction_update(store)
-    return (found[0], (found[1],)) if found is not None and found[0] in ASSOCIATIVE else None
+    update = reduction_update(store)
+    return (update[0], (update[1],)) if update is not None and update[0] in ASSOCIATIVE else None
 
 
 def has_order(functions: dict[Tensor, str]) -> bool:

@@ -47,10 +47,10 @@ def _with_rows(block: ir.Block) -> ir.Block:
     """
     for n, first in enumerate(block):
         for m in range(n + 1, len(block)):
-            if (found := _alike(first, block[m], block[n : m + 1])) is not None:
+            if (alike := _alike(first, block[m], block[n : m + 1])) is not None:
                 assert isinstance(first, ir.For)
-                cached = _with_row(block, n, m, *found)
-                longest = _longest(found[1])
+                cached = _with_row(block, n, m, *alike)
+                longest = _longest(alike[1])
                 if isinstance(first.index.extent, int):
                     return cached
                 return (

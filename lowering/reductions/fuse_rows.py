@@ -107,8 +107,8 @@ def _without_arrays(kernel: ir.Kernel, kernels: list[ir.Kernel], plan: Plan) -> 
     aliased = {t for pair in plan.home.items() if pair[0] is not pair[1] for t in pair}
     kept = {*elsewhere, *aliased, *(plan.home.get(r, r) for r in plan.results)}
     uses = Counter(s.tensor for s in stores(block))
-    found = [s.tensor for s in block if isinstance(s, ir.Store)]
-    per_row = [t for t in found if len(squeezed(t.shape, t)) == len(indices)]
+    stored = [s.tensor for s in block if isinstance(s, ir.Store)]
+    per_row = [t for t in stored if len(squeezed(t.shape, t)) == len(indices)]
     values = {
         t: Var(t.name, t.element) for t in per_row if t in {*kernel.outputs} - kept and uses[t] == 1
     }

@@ -45,11 +45,11 @@ def leading_zeros(i: Instruction) -> Operation:
 
 def lop3(i: Instruction) -> Operation:
     def compute(a: Array, b: Array, c: Array, table: Array) -> Array:
-        found = np.zeros(a.shape, np.uint32)
+        bits = np.zeros(a.shape, np.uint32)
         for n in range(8):
             if int(table[0]) >> n & 1:
-                found |= (a if n & 4 else ~a) & (b if n & 2 else ~b) & (c if n & 1 else ~c)
-        return found
+                bits |= (a if n & 4 else ~a) & (b if n & 2 else ~b) & (c if n & 1 else ~c)
+        return bits
 
     return Operation((WORD,) * 4, WORD, compute)
 
@@ -75,8 +75,8 @@ def extract(i: Instruction) -> Operation:
         count = np.minimum(length & np.uint32(255), np.uint32(bits))
         shifted = a.astype(wide) >> np.minimum(first, np.uint32(63)).astype(wide)
         up = (np.uint32(64) - count).astype(wide)
-        found = shifted << np.minimum(up, wide.type(63)) >> np.minimum(up, wide.type(63))
-        return np.where(count == 0, 0, found).astype(kind)
+        field = shifted << np.minimum(up, wide.type(63)) >> np.minimum(up, wide.type(63))
+        return np.where(count == 0, 0, field).astype(kind)
 
     return Operation((kind, WORD, WORD), kind, compute)
 

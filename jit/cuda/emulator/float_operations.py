@@ -129,7 +129,7 @@ def to_integer(x: Array, kind: np.dtype, rounding: str) -> Array:
     undefined = kind.type(0)
     if x.dtype == np.float64 or kind.itemsize == 8:
         undefined = np.array(1 << (8 * kind.itemsize - 1), f"u{kind.itemsize}").view(kind)[()]
-    found = np.select(
+    integers = np.select(
         [nan, above, below], [undefined, kind.type(limits.max), kind.type(limits.min)], inside
     )
-    return found.astype(kind)
+    return integers.astype(kind)

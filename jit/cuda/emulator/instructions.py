@@ -199,10 +199,10 @@ class Instructions:
         value, lanes = self.registers.source(operand, kind), self.registers.lanes
 
         def step(active: Active) -> None:
-            found = self.memory.update(
+            old = self.memory.update(
                 addresses(active), lanes[active], value[active], function, i.modifiers
             )
-            target[active] = found
+            target[active] = old
 
         return step
 

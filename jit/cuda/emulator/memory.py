@@ -65,12 +65,12 @@ class Memory:
         self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()
     ) -> Array:
         """Reads for threads, with these modifiers of PTX."""
-        found = np.empty(len(addresses), dtype)
+        loaded = np.empty(len(addresses), dtype)
         for some in self._by_space(addresses):
             array, places, history = self._find(addresses[some], dtype, "read")
             history.access("ld", places, dtype.itemsize, lanes[some], how)
-            found[some] = array[places]
-        return found
+            loaded[some] = array[places]
+        return loaded
 
     def store(self, addresses: Array, lanes: Array, values: Array, how: Sequence[str] = ()) -> None:
         for some in self._by_space(addresses):
@@ -88,11 +88,11 @@ class Memory:
         """An atomic operation of one thread after the other; gives what each found."""
         array, places, history = self._find(addresses, values.dtype, "write")
         history.access("atom", places, values.dtype.itemsize, lanes, how)
-        found = np.empty_like(values)
+        old = np.empty_like(values)
         for n, place in enumerate(places.tolist()):
-            found[n] = array[place]
+            old[n] = array[place]
             array[place] = function(array[place], values[n])
-        return found
+        return old
 
     def _by_space(self, addresses: Array) -> list[Any]:
         """The threads apart that access different arrays."""

@@ -86,7 +86,7 @@ def parse(text: str) -> dict[str, Entry]:
     if re.search(r"\.(global|const)\s+\.align", text):
         raise Unsupported("variables in global memory")
     outside: dict[str, tuple[int, int]] = {}
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     position = 0
     for match in _ENTRY.finditer(text):
         _variables(text[position : match.start()], "shared", outside)
@@ -95,8 +95,8 @@ def parse(text: str) -> dict[str, Entry]:
         entry.shared.update(outside)
         entry.tables.update(tables)
         _fill(entry, body, 1 + text.count("\n", 0, match.end()))
-        found[entry.name] = entry
-    return found
+        entries[entry.name] = entry
+    return entries
 
 
 @lru_cache(32)  # most kernels have the same

@@ -114,29 +114,29 @@ class _Batch:
             running = [*later, *follow]
 
     def merged(self, parts: list[Active]) -> Active:
-        found = self.registers.active(
+        together = self.registers.active(
             np.sort(np.concatenate([self.registers.lanes[a] for a in parts]))
         )
-        assert found is not None
-        return found
+        assert together is not None
+        return together
 
     def follow(self, place: int, active: Active, waiting: Groups) -> Groups:
         """The successors of the threads at the end of a basic block."""
         if (end := self.ends[place]) is None:
             return [(place + 1, active)]
         leave, stay = self.divided(end, active)
-        found: Groups = [] if stay is None else [(place + 1, stay)]
+        groups: Groups = [] if stay is None else [(place + 1, stay)]
         if leave is None:
-            return found
+            return groups
         if end.name == "bra":
-            found.append((self.entry.labels[end.operands[0]], leave))
+            groups.append((self.entry.labels[end.operands[0]], leave))
         elif end.name in ("bar", "barrier"):
             if "sync" not in end.modifiers or end.operands[0] != "0":
                 raise Unsupported(f"the instruction {end}")
             waiting.append((place + 1, leave))
         elif end.name == "trap":
             raise self.fault("a trap", end)
-        return found
+        return groups
 
     def divided(self, end: Instruction, active: Active) -> tuple[Active | None, Active | None]:
         """Split the threads at a predicate: those that execute the instruction, and those that go
