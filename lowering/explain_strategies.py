@@ -66,7 +66,8 @@ REDUCTIONS = {
     lane_reduction: "needs terms that lie side by side in memory",
 }
 IN_ORDER = "in order"  # of the terms: no pass
-UNKNOWN_TRIPS = 64  # iterations of a loop whose number only a call tells
+# cost model: iterations of a loop whose number only a call tells; tuned by hand (Zen 4, Zen 5)
+UNKNOWN_TRIPS = 64
 
 
 def strategies_text(module: Module, function: Function) -> str:

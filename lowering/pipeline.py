@@ -87,7 +87,8 @@ from .storage.in_place import in_place
 from .storage.narrow_storage import narrow_storage
 from .storage.place_buffers import place_buffers
 
-STEP_SCALARS = 10_000  # 0-dimensional states that one kernel of a tick may access
+# 0-dimensional states that one kernel of a tick may access; bounds compile time (by hand)
+STEP_SCALARS = 10_000
 
 # all targets
 

@@ -60,10 +60,10 @@ DOT_PRODUCTS = (
     ),
 )
 AVX2_PRODUCTS = tuple(d for d in DOT_PRODUCTS if d.requires[0] in ("sse2", "ssse3", "avx2"))
-ROWS_AT_ONCE = 8  # rows of memory that are read at once
-MIN_BLOCKS = (
-    2  # of columns, for threads to share; more would read rows in short pieces, which is slower
-)
+ROWS_AT_ONCE = 8  # rows of memory that are read at once; tuned by hand (Zen 4, Zen 5)
+# blocks of columns, at least, for threads to share; more would read rows in short pieces, which
+# is slower; tuned by hand (Zen 4, Zen 5)
+MIN_BLOCKS = 2
 TILE_VECTOR_BYTES = (
     32,
 )  # narrower vectors than a processor's widest, for contractions of few columns
@@ -86,8 +86,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Thresholds of passes, measured on AVX2 and AVX-512 processors: they decide when a pass pays,
-    never a result.
+    """Thresholds of passes, tuned by hand on processors with AVX2 and AVX-512 (Zen 4, Zen 5): they
+    decide when a pass pays, never a result.
     """
 
     tile_rows: int = 64  # elements of a transposed tile along the outer loop

@@ -28,17 +28,15 @@ from .loop_invariants import Invariants
 from .prefetch import FURTHER, few_each_time, is_fed_by_memory, picked_later, prefetch_distance
 from .vector_accesses import Square
 
-LARGEST_UNROLLED = (
-    40  # lines of the body of a loop that reduces vectors: beyond that LLVM does not unroll it
-)
-LARGEST_COPIED, LARGEST_WHOLE = (
-    20,
-    128,
-)  # the same for another loop, and for all of its turns together
-MANY_TURNS, FEW_TURNS = (
-    64,
-    4,
-)  # so many of them are not unrolled wholly; so few, of a number not known, not at all
+# lines of IR of the body of a loop that reduces vectors, up to which LLVM may unroll it; bounds
+# compile time (by hand)
+LARGEST_UNROLLED = 40
+# lines of IR of the body of another loop, and of all of its iterations together; bounds compile
+# time (by hand)
+LARGEST_COPIED, LARGEST_WHOLE = 20, 128
+# iterations from which a loop is not unrolled wholly, and up to which one of unknown length is
+# not unrolled; bounds compile time (by hand)
+MANY_TURNS, FEW_TURNS = 64, 4
 METADATA = """!0 = !{i32 1}
 !1 = distinct !{!1, !2}
 !2 = !{!"llvm.loop.unroll.disable"}
@@ -47,11 +45,12 @@ METADATA = """!0 = !{i32 1}
 !5 = !{!"branch_weights", i32 1, i32 1000000}
 !6 = !{!"branch_weights", i32 1, i32 16}"""
 RARELY, LESS_OFTEN = "!5", "!6"
-LONG = 1 << 21  # operations, some milliseconds: a loop of more looks for signals meanwhile
+# operations, some milliseconds: a loop of more looks for signals meanwhile; estimated, not timed
+LONG = 1 << 21
 LARGE = Sizes(default=LONG)  # sizes that are not known: any may be large
-VERY_LONG = (
-    1 << 24
-)  # the same of an iteration of a parallel loop, which looks for signals between iterations
+# operations of an iteration of a parallel loop, which looks for signals between iterations, from
+# which it looks inside, too; estimated, not timed
+VERY_LONG = 1 << 24
 STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
 NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
 BEGIN, END, STATUS_POINTER = (

@@ -35,7 +35,7 @@ DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] 
     integer_powers.NAME: integer_powers.define,
     **dict.fromkeys(float_functions.NAMES, float_functions.define),
 }
-LIBRARIES_PER_LINKER = 256
+LIBRARIES_PER_LINKER = 256  # libraries of one linker, at most; tuned by hand (Zen 4, Zen 5)
 POINTERS_OF_4_BYTES = ("thumb", "wasm32", "riscv32")
 ABI_OF_RISCV = '!llvm.module.flags = !{{!1000000}}\n!1000000 = !{{i32 1, !"target-abi", !"{}"}}\n'
 INSTEAD = 'target="reference" needs no machine code'

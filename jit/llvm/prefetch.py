@@ -32,15 +32,14 @@ from ...lowering.analysis.accesses import allocated, depends, reads, stores, str
 from ...lowering.loops.nontemporal_stores import is_large
 from ...lowering.processor import processor
 
-SHORT, AHEAD = 256, 64  # bytes of a piece of a row, and rows after which another one is read
-FEWEST, FURTHER = (
-    16,
-    1 << 11,
-)  # bytes that are read in a turn at least, and those between them and what is asked for
-LATER, MOST = (
-    8,
-    8,
-)  # turns after which a row that is picked is read, and lines of it that are asked for
+# prefetch: bytes of a piece of a row, and rows ahead; tuned by hand (Zen 4, Zen 5)
+SHORT, AHEAD = 256, 64
+# prefetch: bytes that an iteration reads, at least, and the distance in bytes; tuned by hand
+# (Zen 4, Zen 5)
+FEWEST, FURTHER = 16, 1 << 11
+# prefetch: iterations ahead for a row that is picked by index, and lines of it, at most; tuned by
+# hand (Zen 4, Zen 5)
+LATER, MOST = 8, 8
 
 
 def cache_bytes() -> int:

@@ -15,7 +15,8 @@ from ...lowering.processor import processor
 from . import ir_builder as ll
 from .float_functions import half_to_float
 
-TOGETHER = 4  # vectors of a turn, none of which waits for another
+# cost model: vectors in flight, none of which waits for another; tuned by hand (Zen 4, Zen 5)
+TOGETHER = 4
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
 
 

@@ -22,11 +22,10 @@ PREFETCH = ll.Declaration(
     ll.VOID, "llvm.prefetch.p0", (ll.POINTER, ll.STATUS, ll.STATUS, ll.STATUS)
 )
 ROW = 16  # bytes of a row of a square that is turned in registers
-AHEAD, AHEAD_OF_SHORT = (
-    1 << 8,
-    1 << 13,
-)  # bytes further on that squares ask for, of long rows and of short ones
-SHORT = 1 << 9  # bytes of a row
+# prefetch: distance in bytes of squares, of long rows and of short ones; tuned by hand (Zen 4,
+# Zen 5)
+AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13
+SHORT = 1 << 9  # bytes of a short row; tuned by hand (Zen 4, Zen 5)
 
 
 class Square(NamedTuple):

@@ -34,7 +34,8 @@ from ...dialect.types.tensor_types import I1, I64
 from .cost import Sizes
 from .enumerate_points import conditions_by_index, points_where
 
-MAX_POINTS = 1 << 22  # points of indices that depend on each other
+# points of indices that depend on each other, counted one by one; bounds compile time (by hand)
+MAX_POINTS = 1 << 22
 # functions that are more than one operation
 SEVERAL = {"fma": 2, "pairdot": 3, "bytepairs": 6, "addhalves": 2, "subhalves": 2}
 SEVERAL |= {f"quaddot{signs}": 7 for signs in ("", "_uu", "_us", "_su")}

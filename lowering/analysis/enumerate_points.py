@@ -12,7 +12,8 @@ from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, conjunct
 from ...dialect.kernel_ir.traverse import walk
 from .evaluate_expressions import Evaluation
 
-MAX_POINTS = 1 << 18  # points enumerated at most, all indices together
+# points enumerated at most, all indices together; bounds compile time (by hand)
+MAX_POINTS = 1 << 18
 
 
 def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:

@@ -41,8 +41,8 @@ Ranges = Mapping[ex.Tensor, Interval]
 Arrays = Mapping[ex.Tensor, np.ndarray]
 
 EXACT = 1 << 62  # magnitude up to which bounds are computed in int64
-MAX_ELEMENTS = 1 << 25  # elements of an array of bounds, at most
-MAX_NESTED_CHOICES = 6  # nested selects that narrow, at most
+MAX_ELEMENTS = 1 << 25  # elements of an array of bounds, at most; bounds memory at 512 MB
+MAX_NESTED_CHOICES = 6  # nested selects that narrow, at most; bounds compile time (by hand)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Read, Te
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.sizes import strides
 
-VECTORS = 4  # vectors loaded for the lanes of one access, at most
-MAX_DIVISOR = 8  # largest divisor whose quotients and remainders are analyzed
+VECTORS = 4  # vectors loaded for the lanes of one access, at most; tuned by hand (Zen 4, Zen 5)
+# largest divisor whose quotients and remainders are analyzed; bounds compile time (by hand)
+MAX_DIVISOR = 8
 
 
 def period(reads: Iterable[Read], index: Index) -> int:

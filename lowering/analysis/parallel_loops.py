@@ -8,10 +8,9 @@ from ...dialect.types.sizes import Dim
 from ..processor import processor
 from .accesses import accesses, allocated
 
-THREADS, LEAST = (
-    256,
-    32,
-)  # threads of a block: the default, and the minimum (a warp) for little work
+# threads of a block: the default, and the least (a warp) for little work; counted, not timed on a
+# GPU
+THREADS, LEAST = 256, 32
 
 
 def block_size(work: Dim) -> int:

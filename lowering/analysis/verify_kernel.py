@@ -24,7 +24,8 @@ from .prove import prove
 from .vector_alignment import begins_lines, can_shift, left_over
 
 LINEAR = ex.Const, ex.Index, ex.Extent
-MAX_STACK = 1 << 21  # bytes of a kernel's buffers; a thread's stack is 8 MB on Linux
+# bytes of a kernel's buffers, at most: bounds the stack of a thread, which is 8 MB on Linux
+MAX_STACK = 1 << 21
 
 
 class LoweringError(AssertionError):

@@ -18,9 +18,10 @@ from ...dialect.types.linear_form import Key
 from .instances import Access, Instance, Nest, Side, apart
 from .prove import plain, prove
 
-MAX_PARTS = 24  # into which a place is taken apart
+MAX_PARTS = 24  # parts into which a place is taken apart, at most; bounds compile time (by hand)
 FILLED = ": it is filled with zeros; `zero` after its type says so"
-LEAST_SIZE = 4  # of sizes that are open, where an element is said not to be written
+# least value of open sizes for which an element is reported as not written; chosen by hand
+LEAST_SIZE = 4
 
 
 @dataclass(frozen=True, eq=False)

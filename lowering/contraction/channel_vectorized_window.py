@@ -56,14 +56,17 @@ from .pack_panels import SQUARE
 from .vnni_packing import extent_of, is_edge, only_read, read_at
 
 ORDERS = {"maximum": "max", "minimum": "min"}  # of floats, and of the integers that stand for them
-# cost model, in instructions of a vector of 64 bytes: of a vector of the input and one of results,
-# which are transposed
+# cost model: instructions per vector of 64 bytes of the input, and of the results, which are
+# transposed; counted, not timed
 TRANSPOSE_IN, TRANSPOSE_OUT = 8, 7
-TERM = 0.55  # of a term, in the time that a multiply-add unit takes
-# of a nest whose vectors go along lines: of a term, more where these move by several pixels, and
-# more where floats are compared
+# cost model: time of a term, in that of a multiply-add unit; tuned by hand (Zen 4, Zen 5)
+TERM = 0.55
+# cost model: time of a term of a nest whose vectors go along lines, more where these move by
+# several pixels, and more where floats are compared; tuned by hand (Zen 4, Zen 5)
 ALONG_LINES, STRIDED, COMPARED = 2.2, 1.4, 3.5
-EDGE = 8  # pixels that take as long as one at an edge, which is computed by itself
+# cost model: pixels that take as long as one at an edge, which is computed by itself; tuned by
+# hand (Zen 4, Zen 5)
+EDGE = 8
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,13 +40,18 @@ from .match_contraction import Contraction, LoweredContraction, kernel_from_body
 from .pack_panels import SQUARE
 from .vnni_packing import extent_of, known_terms, only_read, tile_elements
 
-LOADS = 3  # products that take as long as a load
-# time of a tile's products and loads to what micro-kernels of panels are taken to need for them
+LOADS = 3  # cost model: products that take as long as a load; tuned by hand (Zen 4, Zen 5)
+# cost model: time of a tile's products and loads to that which micro-kernels of panels are taken
+# to need; tuned by hand (Zen 4, Zen 5)
 USUAL_LOADS = 1.12
-SINGLE_TAP = 1.15  # cost factor of windows of one pixel, each line of whose input is used once
-LATENCY = 10  # products that are begun until the first is done
-MOST_PIXELS = 15  # of a tile
-MIN_K = 8  # terms for which a tile pays
+# cost model: factor of windows of one pixel, each line of whose input is used once; set by the
+# time of ResNet-50 on one thread
+SINGLE_TAP = 1.15
+# cost model: products begun until the first is done: 4 to 5 cycles of two units, by the manuals;
+# not measured
+LATENCY = 10
+MOST_PIXELS = 15  # pixels of a tile, at most; tuned by hand (Zen 4, Zen 5)
+MIN_K = 8  # terms from which a tile pays; tuned by hand (Zen 4, Zen 5)
 
 PackedWeights = tuple[ex.Tensor, LoweredContraction]  # the weights, and the kernels that pack them
 

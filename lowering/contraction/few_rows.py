@@ -47,13 +47,17 @@ from .match_contraction import (
 from .pack_panels import SQUARE
 from .vnni_packing import extent_of, known_terms, only_read
 
-MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
-MOST_ROWS_OF_GIVEN = (
-    16  # the same for weights that a call gives, whose panels would be packed by it
-)
-TERMS_OF_SUMS = 16  # whose products take as long as clearing and storing the sums of such columns
-MIN_WEIGHTS = 1 << 10
-MOST_VECTORS = 8  # of columns, of a row
+# rows up to which constant weights are read once; from one more on, panels of columns and tiles
+# of rows pay; tuned by hand (Zen 4, Zen 5)
+MOST_ROWS = 5
+# the same for weights that a call gives, whose panels it would pack; measured with f32 weights of
+# 4096 x 4096 on one thread of a Zen 5
+MOST_ROWS_OF_GIVEN = 16
+# cost model: terms whose products take as long as clearing and storing the sums of such columns;
+# tuned by hand (Zen 4, Zen 5)
+TERMS_OF_SUMS = 16
+MIN_WEIGHTS = 1 << 10  # weights from which this pays; tuned by hand (Zen 4, Zen 5)
+MOST_VECTORS = 8  # vectors of columns of a row, at most; tuned by hand (Zen 4, Zen 5)
 
 
 @dataclass(frozen=True, eq=False)

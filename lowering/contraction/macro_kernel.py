@@ -18,8 +18,8 @@ from .match_contraction import Contraction, kernel_from_body
 from .micro_kernel import MicroKernel
 from .vnni_packing import divided, is_multiple, size_of, tile_start
 
-MAX_STACK_K = 1 << 14  # steps of a panel on the stack
-GROUPS = 16  # of panels that may be deeper
+MAX_STACK_K = 1 << 14  # steps of a panel on the stack, at most: bounds the stack of a thread
+GROUPS = 16  # groups of panels that may be deeper; tuned by hand (Zen 4, Zen 5)
 
 Row = Callable[
     [ex.Expr, ex.Expr, ex.Expr], ex.Expr

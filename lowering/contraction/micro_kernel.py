@@ -18,18 +18,23 @@ from ...dialect.types.sizes import Dim
 from ..processor import Processor, processor
 from .vnni_packing import is_multiple
 
-LOADS_PER_PRODUCT = (
-    8  # cost model: loads that take as long as an instruction of a product, beside which most run
-)
-MAX_ROWS = 14  # more would gain little and be longer code
-MAX_VECTORS = 7
-# the fewer of a step's rows and vectors, which LLVM keeps in registers together with the others:
-# sums would be spilled for more
+# cost model: loads per instruction of a product, beside which most of them run; tuned by hand
+# (Zen 4, Zen 5)
+LOADS_PER_PRODUCT = 8
+# rows of a tile, at most: more would gain little and be longer code; tuned by hand (Zen 4, Zen 5)
+MAX_ROWS = 14
+MAX_VECTORS = 7  # vectors of a tile's row, at most; tuned by hand (Zen 4, Zen 5)
+# the fewer of the rows and vectors of a step, at most, which LLVM keeps in registers together
+# with the others; seen in machine code: sums are spilled for more
 MAX_SIDE = 4
-LOOP_INSTRUCTIONS = 4  # of an iteration over steps
-PLAIN_PAIRDOT = 10  # instructions of a product of pairs where the processor has none for it
-GUESS = 64  # what an unknown size is taken for in estimates
-# the rows and columns, at least, of a contraction of floats or of unknown sizes that is packed
+# cost model: instructions of an iteration over steps, beside its products; counted, not timed
+LOOP_INSTRUCTIONS = 4
+# cost model: instructions of a product of pairs where the processor has none for it; counted, not
+# timed
+PLAIN_PAIRDOT = 10
+GUESS = 64  # cost model: the size that an unknown one counts as; tuned by hand (Zen 4, Zen 5)
+# rows, and columns, from which a contraction of floats or of unknown sizes is packed; tuned by
+# hand (Zen 4, Zen 5)
 MIN_ORDERED = 6
 
 

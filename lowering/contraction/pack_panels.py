@@ -31,9 +31,13 @@ from .macro_kernel import GROUPS, PanelTiling, Row
 from .match_contraction import LoweredContraction, kernel_from_body
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
-PIECES = 32  # of the work at least, for threads to share, and tiles of one
-SHARED = 8  # groups of panels at least, for threads to share
-MAX_COLUMN_STRIDE = 4  # columns so far apart are loaded as whole vectors and shuffled
+# pieces of the work, at least, for threads to share, and tiles of one; tuned by hand (Zen 4,
+# Zen 5)
+PIECES = 32
+SHARED = 8  # groups of panels, at least, for threads to share; tuned by hand (Zen 4, Zen 5)
+# columns so far apart, at most, are loaded as whole vectors and shuffled; tuned by hand (Zen 4,
+# Zen 5)
+MAX_COLUMN_STRIDE = 4
 
 
 class PanelPacking:

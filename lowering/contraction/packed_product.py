@@ -58,11 +58,14 @@ from .vnni_packing import Terms, is_plain, known_terms, only_read, size_of
 
 ONES = 0x10001  # both halves of a word, to widen with
 LIMITS = (UI8.limits[1], I8.limits[1])  # of a factor without a sign of which nothing is known
-WORDS_PER_WIDENING = (8, 4, 2)  # whose products may be added before they are widened
-# cost factor of byte products whose operands only a call can tell to be bytes: rarely, or a range
-# would say so
+# words whose 16-bit products may be added before they are widened; the ranges decide which
+WORDS_PER_WIDENING = (8, 4, 2)
+# cost model: factor of byte products whose operands only a call can tell to be bytes: rarely, or
+# a range would say so; tuned by hand (Zen 4, Zen 5)
 UNPROVED = 1.5
-GATHERED = 1.15  # cost factor of panels whose columns are gathered from an image
+# cost model: factor of panels whose columns are gathered from an image; tuned by hand (Zen 4,
+# Zen 5)
+GATHERED = 1.15
 WordPairs = Sequence[tuple[Expr, Expr]]  # of a row and of columns
 
 

@@ -34,7 +34,9 @@ from .packed_product import unproved
 from .sign_offset import OFFSET, offset_bytes, where, with_sign_offset
 from .vnni_packing import extent_of, image_of, known_terms
 
-FINISH = 20  # steps of words that take as long as to hold sums and to turn them
+# cost model: steps of words that take as long as storing sums and transposing them; tuned by hand
+# (Zen 4, Zen 5)
+FINISH = 20
 
 
 def _micro_kernel(c: Contraction) -> MicroKernel:

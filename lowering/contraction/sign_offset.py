@@ -21,7 +21,7 @@ from .operand_bitwidths import Magnitude, OperandMagnitudes
 from .pack_panels import PanelPacking
 from .vnni_packing import known_terms
 
-OFFSET = 128
+OFFSET = 128  # added to signed bytes to make them unsigned ones
 HIGHEST = -0x7F7F7F80  # the highest bits of a word's bytes: 0x80808080
 
 

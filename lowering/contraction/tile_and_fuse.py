@@ -34,12 +34,11 @@ from ..processor import Processor, compiling_for, processor
 from .match_contraction import Contraction, kernel_from_body, match_contraction, parallel_loop
 from .vnni_packing import extent_of, tile_start
 
-ROWS = 32  # of a tile
-TASK_TILES, TASKS = (
-    4,
-    16,
-)  # tiles of a task at least, which packs the panels for them, and tasks for threads to share
-STACK = 3 << 19  # bytes of a task's buffers, at most
+ROWS = 32  # rows of a tile; tuned by hand (Zen 4, Zen 5)
+# tiles of a task, at least, which packs the panels for them, and tasks for threads to share;
+# tuned by hand (Zen 4, Zen 5)
+TASK_TILES, TASKS = 4, 16
+STACK = 3 << 19  # bytes of the buffers of a task, at most: they stand on the stack of a thread
 ALONE = 1 << 60  # operations: no thread is woken for a tile
 
 

@@ -29,7 +29,8 @@ from .vnni_packing import at_least, extent_of, is_edge, known_terms, only_read, 
 from .winograd_kernels import VECTORS, Windows, WinogradKernels
 from .winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3, WinogradTransform
 
-MAX_STACK_STEPS = 1024  # transformed columns of a panel may be on the stack
+# transformed columns of a panel on the stack, at most: bounds the stack of a thread
+MAX_STACK_STEPS = 1024
 
 
 @lru_cache(maxsize=4)

@@ -30,13 +30,18 @@ from .vnni_packing import (
 )
 from .winograd_transforms import WinogradTransform
 
-VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
-TRANSFORM = 15  # instructions of a vector of a point of inputs or results
-# transformed weights, of two terms each, that are read from memory in the time of a vector
-# instruction
+# vectors of tiles in a panel: all points of its columns stay in the L2 cache; counted for 512 KB
+VECTORS = 2
+# cost model: instructions per vector of a point of inputs or results; counted, not timed
+TRANSFORM = 15
+# cost model: transformed weights, of two terms each, that are read from memory in the time of a
+# vector instruction; tuned by hand (Zen 4, Zen 5)
 WEIGHTS_READ = 3
-GROUPS, FEW = 16, 7  # iterations at least that threads share; as many panels are enough
-ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
+# iterations, at least, for threads to share, or as many panels, which are enough: seven, by the
+# time of 3 x 3 windows of 64 channels of 56 x 56 on Zen 5
+GROUPS, FEW = 16, 7
+# columns of results that are finished together; tuned by hand (Zen 4, Zen 5)
+ENDINGS = (32, 16, 8, 4, 2)
 
 Target = tuple[ex.Tensor, tuple[ex.Expr, ...]]  # of a store
 

@@ -18,7 +18,8 @@ from ...dialect.kernel_ir.kernel_printer import (
 from ...dialect.support.diagnostics import Span
 from .share_subexpressions import named
 
-MOST_ELEMENTS = 64  # of a constant whose values are in the text
+# elements of a constant whose values are in the text, at most; chosen by hand, to be readable
+MOST_ELEMENTS = 64
 
 
 def formulas_text(program: Formulas) -> str:

@@ -36,8 +36,10 @@ from ..processor import processor
 from .build_formulas import cost, reads, requirements_of
 from .match_broadcast_index import unrepeated
 
-MAX_DEPTH = 80  # operations inside operations: passes and emission walk expressions recursively
-CHEAP = 2  # operations worth repeating rather than storing
+# operations inside operations, at most: bounds the recursion of passes and emission
+MAX_DEPTH = 80
+# cost model: operations worth repeating rather than storing; tuned by hand (Zen 4, Zen 5)
+CHEAP = 2
 
 
 @formula_pass

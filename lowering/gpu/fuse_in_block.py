@@ -36,7 +36,8 @@ from ..storage.in_place import overwriting
 from .thread_block_tile import allocated, guarded, may_reach
 
 MAPPED = ("block", "parallel")  # loops over a grid
-LEAST = 20 << 10  # bytes of shared memory for the smallest steps of a product
+# bytes of shared memory for the smallest steps of a product; counted, not timed on a GPU
+LEAST = 20 << 10
 
 
 @declare("gpu", Plan)

@@ -53,16 +53,19 @@ from ..passes import gpu_pass
 from ..processor import processor
 from .thread_block_tile import SIDES, Tiles, digits, guarded, may_reach, within
 
-PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
-WORDS = 16  # words of a step: two instructions of 32 terms
-MOST = 4  # steps whose factors shared memory holds: one is multiplied, the others arrive
-DOWN, ALONG = 2, 4  # warps of a block, down and along its tile
+# bytes of the widest access, and the multiple of terms to which the channel axis is padded
+PACK = 16
+WORDS = 16  # words of a step: two instructions of 32 terms; counted, not timed on a GPU
+# steps whose factors shared memory holds, at most: one is multiplied, the others arrive; counted,
+# not timed on a GPU
+MOST = 4
+DOWN, ALONG = 2, 4  # warps of a block, down and along its tile; counted, not timed on a GPU
 HEIGHT, WIDTH, SUMS = 16, 8, 4  # shape of the instruction's tile, and its sums per thread
 TILES = [
     (h, w) for h in SIDES for w in SIDES if min(h, w) >= THREADS // 4
 ]  # four threads move a row
-SMALLEST = 16  # rows, columns and terms, at least
-LEAST = 1 << 15  # products that are worth packing
+SMALLEST = 16  # rows, columns and terms, at least; counted, not timed on a GPU
+LEAST = 1 << 15  # products that are worth packing; counted, not timed on a GPU
 QUADS = {
     (I8, I8): "quaddot",
     (UI8, UI8): "quaddot_uu",

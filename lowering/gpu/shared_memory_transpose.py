@@ -38,9 +38,9 @@ from ..passes import scheduled_gpu_pass
 from ..processor import processor
 from .thread_block_tile import guarded, may_reach
 
-SMALLEST = 8  # elements along an axis that are worth a tile
-MOST = 4  # arrays read across, at most
-WIDEST = 4  # elements of a pack
+SMALLEST = 8  # elements along an axis that are worth a tile; counted, not timed on a GPU
+MOST = 4  # arrays read across, at most; counted, not timed on a GPU
+WIDEST = 4  # elements of a pack; counted, not timed on a GPU
 
 
 @scheduled_gpu_pass

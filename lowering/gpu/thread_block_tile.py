@@ -30,9 +30,11 @@ from ..contraction.match_contraction import Contraction
 from ..contraction.vnni_packing import divided
 from ..processor import processor
 
-SIDES = (128, 64, 32)  # of a tile
-ROW = 16  # threads side by side along a tile's rows, and its columns
-UNKNOWN = 1 << 16  # what a size that only a call tells counts as
+SIDES = (128, 64, 32)  # sides of a tile, in elements; counted, not timed on a GPU
+# threads side by side along the rows of a tile, and its columns; counted, not timed on a GPU
+ROW = 16
+# cost model: what a size counts as that only a call tells; counted, not timed on a GPU
+UNKNOWN = 1 << 16
 
 
 def may_reach(size: Dim, least: int) -> bool:

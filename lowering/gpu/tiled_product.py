@@ -48,13 +48,15 @@ from ..passes import scheduled_gpu_pass
 from ..processor import processor
 from .thread_block_tile import ROW, SIDES, Tiles, allocated, digits, guarded, may_reach, within
 
-DEPTH = 16  # terms of a step along the reduced axis
-TOGETHER = (
-    4  # rows or columns of a thread that lie side by side in shared memory, and are loaded at once
-)
-SMALLEST = 16  # elements along an axis that are worth tiles
-NEAR = 4  # largest stride, in elements, between reads of neighboring threads
-SECTOR = 32  # bytes of terms that neighboring threads read; four rows then use different banks
+DEPTH = 16  # terms of a step along the reduced axis; counted, not timed on a GPU
+# rows or columns of a thread that lie side by side in shared memory, and are loaded at once: 16
+# bytes of f32
+TOGETHER = 4
+SMALLEST = 16  # elements along an axis that are worth tiles; counted, not timed on a GPU
+# largest stride, in elements, between reads of neighboring threads; counted, not timed on a GPU
+NEAR = 4
+# bytes of terms that neighboring threads read: a sector; four rows then use different banks
+SECTOR = 32
 
 
 @scheduled_gpu_pass

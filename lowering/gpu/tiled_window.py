@@ -45,11 +45,14 @@ from ..passes import scheduled_gpu_pass
 from ..processor import processor
 from .thread_block_tile import guarded
 
-OUTPUTS = 4  # per thread
-PLANES = (32, 32)  # sides of a tile, which has several channels where an image is smaller
+OUTPUTS = 4  # results of a thread; counted, not timed on a GPU
+# sides of a tile, which has several channels where an image is smaller; counted, not timed on a
+# GPU
+PLANES = (32, 32)
+# sides of a tile of images whose channels are last; counted, not timed on a GPU
 CHANNELS_LAST = (4, 8, 32)
-TERMS = 64  # the most terms of a sum
-READS = 4  # the fewest reads of a loaded element
+TERMS = 64  # terms of a sum, at most; counted, not timed on a GPU
+READS = 4  # reads of a loaded element, at least; counted, not timed on a GPU
 
 
 @scheduled_gpu_pass

@@ -27,7 +27,7 @@ from ..passes import scheduled_gpu_pass
 from ..processor import processor
 from .thread_block_tile import may_reach
 
-MOST = 12  # arrays of a kernel, at most
+MOST = 12  # arrays of a kernel, at most; bounds compile time (by hand)
 
 Place = tuple[
     Tensor, tuple[Expr, ...], bool

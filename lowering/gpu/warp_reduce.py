@@ -42,7 +42,7 @@ from ..processor import processor
 from .ordered_reduction import by_lanes_of_a_warp
 from .thread_block_tile import guarded
 
-WIDTHS = (8, 16, 32)
+WIDTHS = (8, 16, 32)  # lanes of a sum that the threads of one warp can share
 
 
 class _Unfit(Exception):

@@ -13,7 +13,7 @@ from ...dialect.ir.verify import type_operation
 from ...dialect.spec.operator import Operator
 from ..passes import graph_pass
 
-MOST_STEPS = 8
+MOST_STEPS = 8  # rounds of simplification, at most; bounds compile time (by hand)
 
 
 @graph_pass

@@ -57,11 +57,19 @@ from ..passes import kernel_pass
 from ..processor import processor
 
 ROW = 16  # bytes of a row of a square that is transposed in registers
-WAYS = 16  # associativity of the cache: rows a power of two apart that it holds
-FEW = 8  # rows read across that need no copy, even if not by whole cache lines
-PIECE = 256  # bytes of a row that a buffered tile writes, and that it reads
-FURTHER = 128  # bytes of a row that a buffered tile writes if its input is copied first
-AHEAD = 1 << 14  # prefetch distance in bytes of tiles, at least two tiles
+# associativity of the cache: rows a power of two apart that it holds; tuned by hand (Zen 4,
+# Zen 5)
+WAYS = 16
+# rows read across that need no copy, even if not by whole cache lines; tuned by hand (Zen 4,
+# Zen 5)
+FEW = 8
+# bytes of a row that a buffered tile writes, and that it reads; tuned by hand (Zen 4, Zen 5)
+PIECE = 256
+# bytes of a row that a buffered tile writes if its input is copied first; tuned by hand (Zen 4,
+# Zen 5)
+FURTHER = 128
+# prefetch: distance in bytes of tiles, at least two tiles; tuned by hand (Zen 4, Zen 5)
+AHEAD = 1 << 14
 
 
 @kernel_pass

@@ -31,8 +31,8 @@ from ..passes import kernel_pass
 from ..processor import processor
 from .interleave_planes import Planes, reads_planes
 
-MAX_SHORT_AXIS = 7  # elements of the short axis, at most
-ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
+MAX_SHORT_AXIS = 7  # elements of the short axis, at most; tuned by hand (Zen 4, Zen 5)
+ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread; tuned by hand (Zen 4, Zen 5)
 
 
 @kernel_pass

@@ -23,7 +23,9 @@ from ..processor import processor
 from .build_loops import sorted_tensors
 from .clone import clone
 
-ARRAYS = 16  # arrays of a fused kernel: LLVM's no-alias facts grow with the number of pairs
+# arrays of a fused kernel, at most: LLVM's no-alias facts grow with the number of pairs; bounds
+# compile time (by hand)
+ARRAYS = 16
 
 
 @dataclass(eq=False)

@@ -26,10 +26,11 @@ from ..passes import kernel_pass
 from .clone import clone
 from .simplify_with_bounds import simplify_with_bounds
 
-MAX_PARTS = 8  # parts of one loop, at most
-MAX_NODES = 4000  # nodes of a kernel after splitting
-MAX_CUTS_PER_REMAINDER = 4  # cuts for one remainder: beyond, it stays in the loop
-ROUNDS = 64  # rounds of a remainder by an unknown size, at most
+MAX_PARTS = 8  # parts of one loop, at most; bounds compile time (by hand)
+MAX_NODES = 4000  # nodes of a kernel after splitting, at most; bounds compile time (by hand)
+# cuts for one remainder, at most: beyond, it stays in the loop; bounds compile time (by hand)
+MAX_CUTS_PER_REMAINDER = 4
+ROUNDS = 64  # rounds of a remainder by an unknown size, at most; bounds compile time (by hand)
 
 
 @kernel_pass

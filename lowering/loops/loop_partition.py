@@ -36,8 +36,9 @@ from ..analysis.accesses import stores
 from ..passes import kernel_pass
 from .tighten_bounds import bound
 
-PIECES = 16  # parts of one loop, at most
-SINGLE = 2  # iterations of a border that are peeled one by one
+PIECES = 16  # parts of one loop, at most; bounds compile time (by hand)
+# iterations of a border that are peeled one by one, at most; tuned by hand (Zen 4, Zen 5)
+SINGLE = 2
 
 
 @kernel_pass

@@ -29,14 +29,15 @@ from ..passes import kernel_pass
 from ..processor import processor
 from .vectorize import can_be_vector
 
-MANY, LARGER = (
-    128,
-    4,
-)  # number of blocks from which on they grow, and by which factor: longer runs of memory
+# number of blocks from which on they grow, and by which factor: longer runs of memory; tuned by
+# hand (Zen 4, Zen 5)
+MANY, LARGER = 128, 4
 # blocks are multiples of whole vectors, so that equal blocks have no remainder
 WHOLE = (32, 16, 8)
-MOVED = 2  # cost of moving an element through memory, in operations
-UNKNOWN = 64  # assumed extent of an unknown size
+# cost model: operations that take as long as moving an element through memory; tuned by hand
+# (Zen 4, Zen 5)
+MOVED = 2
+UNKNOWN = 64  # cost model: the extent that an unknown size counts as; tuned by hand (Zen 4, Zen 5)
 
 
 @kernel_pass

@@ -12,11 +12,12 @@ from ...dialect.kernel_ir.expressions import Const
 from ...dialect.kernel_ir.traverse import walk
 from ..passes import scheduled_kernel_pass
 
-MAX_TRIPS = 8  # iterations of an unrolled loop
-MAX_NODES = 400  # nodes of expressions of all iterations together
-MAX_NODES_AROUND_VECTORS = (
-    240  # the same for loops around vector loops, whose nodes emit more instructions
-)
+MAX_TRIPS = 8  # iterations of an unrolled loop, at most; bounds compile time (by hand)
+# nodes of the expressions of all iterations together, at most; bounds compile time (by hand)
+MAX_NODES = 400
+# the same for loops around vector loops, whose nodes emit more instructions; bounds compile time
+# (by hand)
+MAX_NODES_AROUND_VECTORS = 240
 
 
 @scheduled_kernel_pass

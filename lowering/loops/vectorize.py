@@ -38,9 +38,13 @@ from ..analysis.vector_alignment import overlaps
 from ..passes import statement_pass
 from ..processor import processor
 
-CHAIN = 7  # dependent float operations whose latency leaves room for a second vector
-MIN_LANES = 4  # lanes of a vector for rows shorter than a full vector
-MIN_ITERATIONS_FOR_TWO_VECTORS = 4  # iterations from which on a loop takes two vectors at once
+# cost model: dependent float operations whose latency leaves room for a second vector; tuned by
+# hand (Zen 4, Zen 5)
+CHAIN = 7
+# lanes of a vector, at least, for rows shorter than a full vector; tuned by hand (Zen 4, Zen 5)
+MIN_LANES = 4
+# iterations from which on a loop takes two vectors at once; tuned by hand (Zen 4, Zen 5)
+MIN_ITERATIONS_FOR_TWO_VECTORS = 4
 
 
 @statement_pass

@@ -40,7 +40,7 @@ from ..processor import MIN_BLOCKS, ROWS_AT_ONCE, processor
 from .blocked_sums import blocked, has_order, in_blocks, in_branches, reduction_accumulators
 from .widen_in_steps import narrow_sum
 
-NARROWEST = 256  # columns of a block, at least
+NARROWEST = 256  # columns of a block, at least; tuned by hand (Zen 4, Zen 5)
 
 
 @kernel_pass

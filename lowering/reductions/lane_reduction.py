@@ -24,8 +24,12 @@ from ..analysis.reduction_order import ORDERED, along_memory
 from ..passes import statement_pass
 from ..processor import processor
 
-VECTORS = 4  # vectors of integer sums, each of which waits for the one before
-FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent instructions
+# cost model: vectors of integer sums, each of which waits for the one before; tuned by hand
+# (Zen 4, Zen 5)
+VECTORS = 4
+# cost model: vectors of float maxima, each a chain of several dependent instructions; tuned by
+# hand (Zen 4, Zen 5)
+FLOAT_VECTORS = 8
 
 
 @statement_pass

@@ -40,7 +40,8 @@ from ..passes import kernel_pass
 from .blocked_sums import MIN_TERMS, reduction_accumulators, reduction_of
 
 Atoms = frozenset[Any]
-MAX_SIZES = 6  # unknown sizes of a kernel that are versioned, at most
+# unknown sizes of a kernel that are versioned, at most; bounds compile time (by hand)
+MAX_SIZES = 6
 
 
 @kernel_pass

@@ -26,7 +26,9 @@ from ..passes import kernel_pass
 from .blocked_sums import MIN_TERMS, has_order, length, reduction_accumulators, terms
 from .lane_reduction import lane_reduction
 
-FEW = 16  # elements: beyond, threads compute different elements
+# elements up to which threads share one: beyond, they compute different ones; tuned by hand
+# (Zen 4, Zen 5)
+FEW = 16
 
 
 @kernel_pass

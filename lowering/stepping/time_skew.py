@@ -49,8 +49,10 @@ from ..loops.clone import clone
 from ..passes import step_pass
 from ..processor import processor
 
-BLOCKS = 32
-APART = 832  # padding between rows of a ring in bytes, against cache-set conflicts
+BLOCKS = 32  # blocks of rows, at most, for threads to share; tuned by hand (Zen 4, Zen 5)
+# padding between the rows of a ring in bytes, against cache-set conflicts; tuned by hand (Zen 4,
+# Zen 5)
+APART = 832
 
 
 @step_pass
