@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial, update_wrapper
+from functools import cached_property, lru_cache, partial, update_wrapper
 from html import escape
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -18,7 +18,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import numpy as np
 
 from cvm.dialect.ir.module import Module
-from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.dialect.support.compilation_context import USER_TRACEBACK, compiling
 from cvm.dialect.support.diagnostics import CallError, Error, TraceError, VerifyError
 from cvm.dialect.support.fp_environment import DefaultFpEnvironment
 from cvm.dialect.support.masked_arrays import masked
@@ -27,7 +27,7 @@ from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType
 from cvm.jit.calls import fastcall
 from cvm.jit.calls.arguments import array_in, like_arguments, samples_of
 from cvm.jit.calls.dispatch_table import DispatchEntry
-from cvm.jit.compile import compile_function
+from cvm.jit.compile import compile_function, prepared
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import DEFAULT as PLAIN_OPTIONS, CompileOptions, Stage
@@ -40,7 +40,6 @@ from ..tracing.trace import PYTHON_NUMBERS, TracedArray, Tracer
 P = ParamSpec("P")
 R = TypeVar("R")
 Signature = tuple[Any, ...]
-Trace = tuple[CompiledFunction, Any]  # with the structure of the results
 METHODS = "compiled methods"  # the attribute of an instance that holds them
 MANY_SHAPES = 8  # signatures of one structure after which sizes are compiled as unknown
 
@@ -88,6 +87,33 @@ class TraceOptions:
 DEFAULT = TraceOptions()
 
 
+class Trace:
+    """A program recorded for a signature, and the structure of its results. It is compiled when it
+    is first called or lowered.
+    """
+
+    def __init__(self, module: Module, form: Any, options: TraceOptions) -> None:
+        self._recorded = module
+        self._entry = next(iter(module.functions))
+        self.form = form
+        self.options = options
+        self._compiled: CompiledFunction | None = None
+
+    @cached_property
+    def module(self) -> Module:
+        """The program with its derivatives expanded, as it is compiled."""
+        with compiling():
+            return prepared(self._recorded, self._entry)[0]
+
+    def compile(self) -> CompiledFunction:
+        """Return the function compiled for the target."""
+        if self._compiled is None:
+            self._compiled = compile_function(
+                self.module, self._entry, self.options.target, self.options.compile
+            )
+        return self._compiled
+
+
 class TracedFunction(Generic[P, R]):
     """A Python function of arrays, compiled. Arrays may come in tuples, lists and dictionaries, and
     go out in them.
@@ -122,7 +148,7 @@ class TracedFunction(Generic[P, R]):
         self._direct: set[CompiledFunction] = (
             set()
         )  # called directly now, the rest going to `__call__`
-        self._last: CompiledFunction | None = None
+        self._last: Trace | None = None
         self._elsewhere: dict[int, dict[TracedFunction, TracedFunction]] = {}
         update_wrapper(self, function)
         self.__name__: str = getattr(function, "__name__", type(function).__name__)
@@ -172,7 +198,7 @@ class TracedFunction(Generic[P, R]):
     def _repr_html_(self) -> str:
         """The function in a notebook: that of the latest signature, or the name alone."""
         return f"<pre>{escape(repr(self))}</pre>" + (
-            "" if self._last is None else self._last._repr_html_()
+            "" if self._last is None else self._last.compile()._repr_html_()
         )
 
     @overload
@@ -189,7 +215,8 @@ class TracedFunction(Generic[P, R]):
             ):  # part of another function that is being traced
                 return self.function(*args, **kwargs)
             with DefaultFpEnvironment():
-                structure, arrays, compiled, form = self._prepared(args, kwargs)
+                structure, arrays, trace = self._prepared(args, kwargs)
+            compiled, form = trace.compile(), trace.form
             try:
                 answer = _result(compiled, form, arrays, out, (args, kwargs))
             except VerifyError:
@@ -239,25 +266,25 @@ class TracedFunction(Generic[P, R]):
         """
         results = []
         for sample in samples_of(samples):
-            _, arrays, compiled, form = self._prepared(sample, {}, unknown=True)
-            results.append(_result(compiled, form, arrays, None, sample))
+            _, arrays, trace = self._prepared(sample, {}, unknown=True)
+            results.append(_result(trace.compile(), trace.form, arrays, None, sample))
         return results
 
     def lower(self, stage: Stage = "loops") -> str:
         """The latest traced program at a stage of its lowering: graph, linalg, formulas, loops,
         llvm, llvm-opt or asm.
         """
-        return self._latest().lower(stage)
+        return self._latest().compile().lower(stage)
 
     def program(self) -> Module:
         """The latest traced program, to print, save or compile for another target."""
         return self._latest().module
 
     def trace(self, *args: Any, **kwargs: Any) -> Module:
-        """The program for these arguments, without running it."""
-        return self._prepared(args, kwargs)[2].module
+        """Record the program for these arguments, without compiling or running it."""
+        return self._prepared(args, kwargs, compiles=False)[2].module
 
-    def _latest(self) -> CompiledFunction:
+    def _latest(self) -> Trace:
         if self._last is None:
             raise TraceError(
                 f"{self.__name__} has not been traced: call it, or trace(...) it, with "
@@ -276,19 +303,19 @@ class TracedFunction(Generic[P, R]):
         ), arrays
 
     def _prepared(
-        self, args: Any, kwargs: Any, unknown: bool = False
-    ) -> tuple[Any, list[np.ndarray], CompiledFunction, Any]:
-        """The structure of a call, its arrays, and the function for them. Numbers with defaults are
-        static once one has to be known.
+        self, args: Any, kwargs: Any, unknown: bool = False, compiles: bool = True
+    ) -> tuple[Any, list[np.ndarray], Trace]:
+        """Return the structure of a call, its arrays, and the trace for them. Numbers with defaults
+        are static once one has to be known.
         """
         structure, arrays = self._flatten(args, kwargs)
         try:
-            return structure, arrays, *self._compiled(structure, arrays, unknown)
+            return structure, arrays, self._traced(structure, arrays, unknown, compiles)
         except TraceError as e:
             if not e.static_names or not e.static_names <= self._defaults.keys():
                 raise
             self._static |= e.static_names
-        return self._prepared(args, kwargs, unknown)
+        return self._prepared(args, kwargs, unknown, compiles)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The value of each parameter."""
@@ -308,30 +335,42 @@ class TracedFunction(Generic[P, R]):
 
     def _compiled(
         self, structure: Any, arrays: list[np.ndarray], unknown: bool | None = False
+    ) -> tuple[CompiledFunction, Any]:
+        """Return the compiled function for a signature, and the structure of its results."""
+        trace = self._traced(structure, arrays, unknown, compiles=True)
+        return trace.compile(), trace.form
+
+    def _traced(
+        self, structure: Any, arrays: list[np.ndarray], unknown: bool | None, compiles: bool
     ) -> Trace:
-        """The compiled function for a signature, whose sizes are unknown after many shapes, always
-        or, if None, never.
+        """Return the trace for a signature, whose sizes are unknown after many shapes, always or,
+        if None, never.
         """
         dtypes = tuple(a.dtype.str for a in arrays)
         shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
         signature: Signature = structure, dtypes, tuple(shapes)
-        if (found := None if unknown else self._traces.get(signature)) is None:
+        if (trace := None if unknown else self._traces.get(signature)) is None:
             ranks = structure, dtypes, tuple(map(len, shapes))
             if unknown or (unknown is False and self._shapes[ranks] >= MANY_SHAPES):
                 general = pattern(shapes)
                 kept: Signature = structure, dtypes, repr(general)
                 try:
                     found = self._traces.get(kept) or self._trace(structure, arrays, general)
-                    self._traces[kept] = found
+                    if compiles:
+                        found.compile()
+                    trace = self._traces[kept] = found
                 except Exception:
                     if unknown:
                         raise
                     self._shapes[ranks] = -sys.maxsize  # the function needs sizes
-            if found is None:
+            if trace is None:
                 self._shapes[ranks] += 1
-                found = self._traces[signature] = self._trace(structure, arrays, shapes)
-        self._last = found[0]
-        return found
+                trace = self._trace(structure, arrays, shapes)
+                if compiles:
+                    trace.compile()
+                self._traces[signature] = trace
+        self._last = trace
+        return trace
 
     def _trace(
         self, structure: Any, arrays: list[np.ndarray], shapes: Sequence[tuple[Dim, ...]]
@@ -381,9 +420,7 @@ class TracedFunction(Generic[P, R]):
             how = '@cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
             text, place = f"{means} functions had before: {places}. {how}", tracer.span
             warnings.warn_explicit(text, FutureWarning, place.source.filename, place.line)
-        return compile_function(
-            tracer.finish(results), name, self.target, self.options.compile
-        ), form
+        return Trace(tracer.finish(results), form, self.options)
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from cvm.dialect.ir.module import Module
 from cvm.dialect.types.tensor_types import F32, TensorType
 
 import cvm
+from cvm.transforms import traced_function
 
 
 @cvm.compile
@@ -333,6 +334,24 @@ def test_trace_gives_the_program_without_running_it():
     assert np.array_equal(found, scaled(IMAGE, GAIN))
     with pytest.raises(cvm.Error):
         scaled.trace(IMAGE)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda-sim", "reference"])
+def test_trace_compiles_nothing(target, monkeypatch):
+    compiled = []
+    compile_function = traced_function.compile_function
+
+    def counted(*args):
+        compiled.append(args)
+        return compile_function(*args)
+
+    monkeypatch.setattr(traced_function, "compile_function", counted)
+    f = cvm.compile(lambda image, gain: image * gain, target=target, rules="numpy")
+    f.trace(IMAGE, GAIN)
+    assert f.program() == f.trace(IMAGE, GAIN) and not compiled
+    assert np.array_equal(f(IMAGE, GAIN), IMAGE * GAIN) and len(compiled) == 1
+    f(IMAGE, GAIN)
+    assert len(compiled) == 1 and f.program() == f.trace(IMAGE, GAIN)
 
 
 class Weights:
