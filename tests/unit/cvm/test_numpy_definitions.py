@@ -8,6 +8,7 @@ import inspect
 from pathlib import Path
 
 import numpy as np
+
 from cvm.numpy import FUNCTIONS
 from cvm.tracing.element_methods import ElementMethods
 from cvm.tracing.numpy_table import ARRAY_METHODS, NUMPY_FUNCTIONS
