@@ -1,7 +1,8 @@
 """Emit kernels as CUDA C, from loops and scalar functions, without knowledge of operators.
 
 A kernel becomes one `__global__` function over pointers and the sizes unknown at compile time. A
-parallel loop runs as a grid-stride loop; code outside of one runs in a single thread. A failed
+parallel or block loop that is the whole body runs as a grid-stride loop; parallel loops elsewhere
+run as serial ones, and a body that is not one such loop runs in a single thread. A failed
 check writes its number to `*status`. No name of the user's reaches the text.
 """
 
@@ -102,6 +103,7 @@ class _Function(Expressions):
         self.taken = 0  # bytes of these
         self.stages: Dim = 0  # of the buffers that asynchronous copies fill
         together = any(isinstance(s, ir.For) and s.kind == "block" for s in kernel.body)
+        self.over_grid = _grid_loop(kernel)
         self.launch = Launch(
             name, tensors, self.atoms, self.reports, *_grid(kernel), together, shared
         )
@@ -177,10 +179,12 @@ class _Function(Expressions):
         self.statement(s.start, s.end)
         start, end = self.address(s.start), self.address(s.end)
         name = self.fresh()
-        if s.kind in ("parallel", "block"):
-            ctype = "int" if fits(s.end, 2**30) else "long long"
+        if s is self.over_grid:
+            ctype = "int" if fits(s.end, 2**30) and start.ctype == "int" else "long long"
             first, step = _STRIDES[s.kind]
             first, step = f"({ctype}){first}", f"{name} += ({ctype}){step}"
+            if s.start is not ZERO:
+                first = f"({ctype}){start.at(SHIFT)} + {first}"
         else:
             ctype = "int" if fits(s.end) and start.ctype == "int" else "long long"
             first, step = start.text, f"++{name}"
@@ -276,12 +280,20 @@ def _atoms(kernel: ir.Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object
     return tuple(sorted(atoms_of(found), key=in_order))
 
 
+def _grid_loop(kernel: ir.Kernel) -> ir.For | None:
+    """The loop whose iterations are distributed over the grid: the one that is the whole body."""
+    match kernel.body:
+        case (ir.For(kind="parallel" | "block") as loop,):
+            return loop
+    return None
+
+
 def _grid(kernel: ir.Kernel) -> tuple[int, Dim | None]:
     """Threads of a block, and in all."""
-    match kernel.body:
-        case (ir.For(index=index, kind="parallel"),):
+    match _grid_loop(kernel):
+        case ir.For(index=index, kind="parallel"):
             return block_size(index.extent), index.extent
-        case (ir.For(index=index, body=body, kind="block"),):
+        case ir.For(index=index, body=body, kind="block"):
             threads = next(
                 s.index.extent
                 for s in ir.statements(body)

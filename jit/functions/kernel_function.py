@@ -16,19 +16,21 @@ from ...dialect.kernel_ir.execution_plan import Plan
 from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, conjunction
 from ...dialect.kernel_ir.formulas import Formulas, View
 from ...dialect.kernel_ir.kernel_printer import plan_text
-from ...dialect.kernel_ir.loops import MAX_STEPS, For, If, Kernel, Loop, outer_loops, statements
+from ...dialect.kernel_ir.loops import MAX_STEPS, If, Kernel, Loop, outer_loops
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.support.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.types.sizes import evaluate, product
 from ...dialect.types.tensor_types import TensorType, Type, as_given
 from ...dialect.types.unify import bind
 from ...lowering.analysis.evaluate_expressions import Evaluation
+from ...lowering.analysis.parallel_loops import uses_grid
 from ...lowering.analysis.verify_kernel import check_kernel
-from ...lowering.analysis.written import filled
 from ...lowering.levels import STAGES
 from ...lowering.loops.expand_functions import expand_functions
+from ...lowering.loops.kernel_condition_to_branch import kernel_condition_to_branch
 from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.sanitize import sanitize
+from ...lowering.loops.zero_fill import filled
 from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
 from ...lowering.pipeline import schedule, schedule_for_gpu
@@ -107,11 +109,10 @@ class PlanFunction(CompiledFunction):
     def _on_grid(self, plan: Plan) -> Plan:
         """The kernels mapped to the grid of a GPU; as they are where they have been."""
         plan = run_passes((expand_functions.with_options(words=True),), plan, Context())
-        loops = (s for k in plan.all_kernels for s in statements(k.body) if isinstance(s, For))
-        on_grid = any(s.kind in ("block", "thread") for s in loops)
+        on_grid = any(uses_grid(k.body) for k in plan.all_kernels)
         checked = self._checked(plan)
         return (
-            run_passes((place_buffers,), checked, Context())
+            run_passes((kernel_condition_to_branch, place_buffers), checked, Context())
             if on_grid
             else schedule_for_gpu(checked)
         )
@@ -168,7 +169,8 @@ class KernelFunction(PlanFunction, NativeFunction):
     _begin = CompiledFunction.__init__  # nothing is compiled before the first call
 
     def _prepared(self, plan: Plan) -> Plan:
-        return run_passes((place_buffers,), self._checked(plan), Context())
+        passes = (kernel_condition_to_branch, place_buffers)
+        return run_passes(passes, self._checked(plan), Context())
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         if not hasattr(self, "_made"):

@@ -6,12 +6,13 @@ stays. (As in the array dataflow analysis of Feautrier, but with the prover of b
 integer programming: what is not proved is unknown, and counts as not written.)
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
-from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key
+from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.kernel_ir.execution_plan import Plan
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.linear_form import Key
@@ -63,20 +64,57 @@ def unwritten(plan: Plan) -> list[Unwritten]:
     found: list[Unwritten] = []
     home = plan.home
     known = {home.get(t, t) for t in (*plan.arguments, *plan.constants)}
-    for kernel in plan.kernels:
+    for n, kernel in enumerate(plan.kernels):
         outputs = [t for t in kernel.outputs if home.get(t, t) not in known]
         if isinstance(kernel, ir.Loop):
             found += unwritten(kernel.plan)
+        elif kernel.condition is None:
+            found += unwritten_in(kernel, outputs)
         else:
-            found += [] if _on_grid(kernel) else unwritten_in(kernel, outputs)
-        if kernel.condition is None:  # or else another version may write them
-            known.update(home.get(t, t) for t in outputs)
+            found += unwritten_in(kernel)
+            found += [u for t in outputs for u in _in_versions(plan, n, t)]
+        known.update(home.get(t, t) for t in outputs)
     return found
 
 
-def _on_grid(kernel: ir.Kernel) -> bool:
-    loops = (s for s in ir.statements(kernel.body) if isinstance(s, ir.For))
-    return any(s.kind in ("block", "thread") for s in loops)
+def _in_versions(plan: Plan, first: int, tensor: ex.Tensor) -> list[Unwritten]:
+    """An output that a kernel with a condition is the first to write: it is written where it, or
+    kernels before the first that reads it, write it whole, and one of their conditions holds.
+    """
+    home = plan.home
+    of = home.get(tensor, tensor)
+    versions: list[tuple[ir.Kernel, ex.Tensor]] = []
+    for kernel in plan.kernels[first:]:
+        given = kernel.given if isinstance(kernel, ir.Loop) else kernel.inputs
+        if isinstance(kernel, ir.Loop) or any(home.get(t, t) is of for t in given):
+            break
+        versions += [(kernel, t) for t in kernel.outputs if home.get(t, t) is of]
+    parts = [[u for u in unwritten_in(k, [t]) if u.tensor is t] for k, t in versions]
+    if not any(parts) and _exhaustive([k.condition for k, _ in versions]):
+        return []
+    if len(parts) == 1 and any(u.sure for u in parts[0]):
+        return parts[0]
+    return [Unwritten(plan.kernels[first], tensor, None, False)]
+
+
+def _exhaustive(conditions: Sequence[ex.Expr | None]) -> bool:
+    """Test whether one of the conditions holds in every call: their negations contradict."""
+    negated: list[list[list[Affine]]] = []
+    for condition in conditions:
+        if condition is None:
+            return True
+        forms = [negated_conditions(c) for c in ex.conjunction(condition)]
+        negated.append([f for f in forms if f])
+    if any(not ways for ways in negated) or prod(map(len, negated)) > MAX_PARTS:
+        return False
+    return all(_contradict([f for forms in ways for f in forms]) for ways in product(*negated))
+
+
+def _contradict(facts: list[Affine]) -> bool:
+    """Test whether one of the facts is proved not to hold where the others do."""
+    return any(
+        prove((f * -1).plus(-1), [*facts[:n], *facts[n + 1 :]], {}) for n, f in enumerate(facts)
+    )
 
 
 def unwritten_in(kernel: ir.Kernel, results: Sequence[ex.Tensor] = ()) -> list[Unwritten]:
@@ -268,35 +306,6 @@ def _solve(
             return conditions
         waiting = later
     return None
-
-
-def filled(plan: Plan) -> Plan:
-    """Fill elements that are not proved to be written with zeros."""
-    missing: dict[ir.Kernel, set[ex.Tensor]] = {}
-    for u in unwritten(plan):
-        missing.setdefault(u.kernel, set()).add(u.tensor)
-    return _filled(plan, missing) if missing else plan
-
-
-def _filled(plan: Plan, missing: dict[ir.Kernel, set[ex.Tensor]]) -> Plan:
-    def kernel_or_loop(k: ir.Kernel | ir.Loop) -> ir.Kernel | ir.Loop:
-        if isinstance(k, ir.Loop):
-            return k.with_plan(_filled(k.plan, missing))
-        return fill(k, missing[k]) if k in missing else k
-
-    return replace(plan, kernels=tuple(map(kernel_or_loop, plan.kernels)))
-
-
-def fill(kernel: ir.Kernel, tensors: Collection[ex.Tensor]) -> ir.Kernel:
-    """The kernel with zeros in these results and buffers before anything else is stored there."""
-
-    def after(s: ir.Statement) -> ir.Block | None:
-        if isinstance(s, ir.Alloc) and s.tensor in tensors:
-            return (s, *ir.zeros(s.tensor))
-        return None
-
-    results = (s for t in kernel.outputs if t in tensors for s in ir.zeros(t))
-    return kernel.with_body((*results, *ir.rewrite_block(kernel.body, after)))
 
 
 # what is never written

@@ -4,14 +4,15 @@
     =>  kernel k { for i { t[i] = f } }
         kernel k { for j { y[j] = g(t[j]) } }
 
-Legal where a body is nothing but loops and their scratch buffers, which become parameters. A grid
-has to: its threads meet only between kernels.
+Legal where a body is nothing but loops and their scratch buffers, which become parameters, and the
+kernel's condition reads nothing that it writes: each part tests it again. A grid has to: its
+threads meet only between kernels.
 """
 
 from dataclasses import replace
 
 from ...dialect.kernel_ir.execution_plan import Kernels
-from ...dialect.kernel_ir.expressions import Read
+from ...dialect.kernel_ir.expressions import Expr, Read, Tensor
 from ...dialect.kernel_ir.loops import Alloc, Block, For, Kernel, statements
 from ...dialect.kernel_ir.traverse import walk
 from ..analysis.accesses import accesses
@@ -25,6 +26,8 @@ def loop_fission(kernel: Kernel) -> Kernels | None:
     buffers = [s for s in kernel.body if isinstance(s, Alloc) and s.tensor.space == "heap"]
     if len(loops) + len(buffers) < len(kernel.body) or not loops or is_mapped(kernel):
         return None
+    if kernel.condition is not None and _tested(kernel.condition) & {*kernel.outputs}:
+        return None
     return Kernels(tuple(_with_parameters(kernel, (loop,)) for loop in loops))
 
 
@@ -33,10 +36,14 @@ def _with_parameters(kernel: Kernel, body: Block) -> Kernel:
     last.
     """
     read, stored = accesses(body)
-    tested = () if kernel.condition is None else walk(kernel.condition)
-    needed = {*read, *(e.tensor for e in tested if isinstance(e, Read))}
+    needed = {*read, *(() if kernel.condition is None else _tested(kernel.condition))}
     own = {s.tensor for s in statements(body) if isinstance(s, Alloc)}
     used = [*kernel.parameters, *(s.tensor for s in kernel.body if isinstance(s, Alloc))]
     inputs = [t for t in used if t in needed and t not in stored and t not in own]
     results = [t for t in used if t in stored and t not in own]
     return replace(kernel, parameters=(*inputs, *results), body=body, results=len(results))
+
+
+def _tested(condition: Expr) -> set[Tensor]:
+    """The arrays that a condition reads."""
+    return {e.tensor for e in walk(condition) if isinstance(e, Read)}

@@ -5,7 +5,8 @@ from typing import Any
 from ...dialect.kernel_ir.loops import Kernel
 from ...dialect.spec.foreign_operators import fault, source_place
 from ..analysis.verify_kernel import LoweringError, check_kernel
-from ..analysis.written import fill, unwritten_in
+from ..analysis.written import unwritten_in
+from .zero_fill import fill
 
 
 def verified_nest(kernel: Kernel, operator: Any) -> Kernel:
