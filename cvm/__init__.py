@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .importers.onnx import from_onnx
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
+    from .kernels import fma, kernel
     from .transforms.control_flow import fori_loop, scan, while_loop
     from .transforms.derivatives import grad, jvp, value_and_grad, vjp
     from .transforms.traced_function import TracedFunction
@@ -94,6 +95,7 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
     "from_mlir": "importers.mlir_text",
     "vmap": "transforms.vmap",
+    **dict.fromkeys(("fma", "kernel"), "kernels"),
 }
 
 __all__ = [
@@ -106,6 +108,7 @@ __all__ = [
     "TraceError",
     "VerifyError",
     "compile",
+    "fma",
     "fori_loop",
     "from_mlir",
     "from_onnx",
@@ -114,6 +117,7 @@ __all__ = [
     "get_num_threads",
     "grad",
     "jvp",
+    "kernel",
     "limits",
     "load",
     "parse",

@@ -33,7 +33,14 @@ MARKS = {
     "SIZE": "?N",
 }
 GROUPS = (  # tokens that mean one thing together
-    ({"_FOR", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"}, {"VALUE"}, "a statement"),
+    (
+        {
+            *("_FOR", "_WHILE", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"),
+            *("_BREAK", "_CONTINUE", "_RETURN", "_FAIL"),
+        },
+        {"VALUE"},
+        "a statement",
+    ),
     (
         {"FLOAT", "MINUS", "LPAR"},
         {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"},

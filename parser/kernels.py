@@ -16,10 +16,9 @@ from typing import Any, TypeAlias, TypeVar
 from lark.exceptions import LarkError, UnexpectedInput
 
 from ..dialect.kernel_ir import expressions as ex, loops as ir
-from ..dialect.kernel_ir.affine import affine
 from ..dialect.kernel_ir.execution_plan import Plan
 from ..dialect.kernel_ir.formulas import Formulas
-from ..dialect.kernel_ir.index_bounds import index_bounds
+from ..dialect.kernel_ir.index_bounds import index_extent
 from ..dialect.kernel_ir.kernel_printer import PRECEDENCE, Names, tensor_text
 from ..dialect.kernel_ir.scalar_functions import SCALARS
 from ..dialect.support.diagnostics import Diagnostic, ParseError, Source, Span, VerifyError
@@ -143,22 +142,16 @@ class KernelReader:
     # kernels
 
     def kernel(self, *parts: Any) -> None:
-        name, inputs, outputs, condition, order, scheduled, body = parts
+        name, inputs, outputs, condition, order, aliasing, scheduled, body = parts
         parameters, results = self.parameters(inputs, outputs)
         if order not in (None, "terms", "blocks"):
             raise self.mistake(f"expected sums terms or sums blocks, got sums {order}", order)
         where = None if condition is None else self.typed(condition, I1)
         how: Any = "either" if order is None else str(order)
-        given = (
-            parameters,
-            (*self.zeros(inputs, outputs, parameters), *self.block(body)),
-            results,
-            self.span(name),
-            where,
-            how,
-            scheduled is not None,
-        )
-        self.scope.kernels.append(ir.Kernel(name[1:], *given))
+        block = (*self.zeros(inputs, outputs, parameters), *self.block(body))
+        final = scheduled is not None or ir.may_jump(block)  # no pass reorders jumps
+        given = parameters, block, results, self.span(name), where, how, final
+        self.scope.kernels.append(ir.Kernel(name[1:], *given, aliasing=aliasing is not None))
 
     def zeros(self, inputs: Any, outputs: Any, parameters: Sequence[ex.Tensor]) -> ir.Block:
         """The nests that zero-fill results that the text declares as zeros."""
@@ -397,6 +390,21 @@ class KernelReader:
     def assert_(self, condition: Any, message: Any) -> ir.Statement:
         return ir.Assert(self.typed(condition, I1), unquoted(str(message)), self.span(message))
 
+    def while_(self, condition: Any, body: Any) -> ir.Statement:
+        return ir.While(self.typed(condition, I1), self.block(body))
+
+    def break_(self) -> ir.Statement:
+        return ir.Break()
+
+    def continue_(self) -> ir.Statement:
+        return ir.Continue()
+
+    def return_(self) -> ir.Statement:
+        return ir.Return()
+
+    def fail(self, message: Any) -> ir.Statement:
+        return ir.Fail(unquoted(str(message)), self.span(message))
+
     def prefetch(self, name: Any, at: Any) -> ir.Statement:
         return ir.Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
 
@@ -548,37 +556,6 @@ def _split(type: Any) -> tuple[list[str], str]:
     parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", str(type))
     shape, apart, element = parts.groups() if parts else (None, "", "")
     return [] if shape is None else shape.split(apart), element
-
-
-def index_extent(end: ex.Expr) -> Dim:
-    """The extent of an index whose loop ends at an expression: the greatest value of that, in terms
-    of sizes.
-    """
-    bound = _greatest(end)
-    return ir.UNBOUNDED if bound is None else max(bound, 0) if isinstance(bound, int) else bound
-
-
-def _greatest(e: ex.Expr) -> Dim | None:
-    """An upper bound of an index expression; None if its value depends on data."""
-    if (high := index_bounds(e)[1]) is not None:
-        return high
-    match e:
-        case ex.Extent(size):
-            return size
-        case ex.Index(extent=extent):
-            return extent - 1
-        case ex.Apply("min", (a, b)):
-            return _greatest(b) if (bound := _greatest(a)) is None else bound
-        case ex.Apply("floordiv", (a, ex.Const(c))) if c > 0:
-            return None if (bound := _greatest(a)) is None else bound // c
-    total: Dim = 0
-    form = affine(e)
-    for atom, factor in form.terms.values():
-        low, bound = index_bounds(atom)[0], None if atom is e else _greatest(atom)
-        if (bound := low if factor < 0 else bound) is None:
-            return None
-        total += bound * factor
-    return total + form.constant
 
 
 def unquoted(text: str) -> str:

@@ -2,7 +2,9 @@
 
 from ..types.linear_form import Bounds, add_bounds, scale_bounds
 from ..types.sizes import Dim, same_size
+from .affine import affine
 from .expressions import Apply, Const, Expr, Extent, Index, Misalignment, as_index, both
+from .loops import UNBOUNDED
 
 
 def index_bounds(e: Expr) -> Bounds:
@@ -60,3 +62,34 @@ def inside(index: Expr, extent: Dim) -> Expr | bool:
     if isinstance(index, Index) and (same_size(index.extent, extent)):
         upper = True
     return both(lower, upper)
+
+
+def index_extent(end: Expr) -> Dim:
+    """The extent of an index whose loop ends at an expression: the greatest value of that, in terms
+    of sizes.
+    """
+    bound = _greatest(end)
+    return UNBOUNDED if bound is None else max(bound, 0) if isinstance(bound, int) else bound
+
+
+def _greatest(e: Expr) -> Dim | None:
+    """An upper bound of an index expression; None if its value depends on data."""
+    if (high := index_bounds(e)[1]) is not None:
+        return high
+    match e:
+        case Extent(size):
+            return size
+        case Index(extent=extent):
+            return extent - 1
+        case Apply("min", (a, b)):
+            return _greatest(b) if (bound := _greatest(a)) is None else bound
+        case Apply("floordiv", (a, Const(c))) if c > 0:
+            return None if (bound := _greatest(a)) is None else bound // c
+    total: Dim = 0
+    form = affine(e)
+    for atom, factor in form.terms.values():
+        low, bound = index_bounds(atom)[0], None if atom is e else _greatest(atom)
+        if (bound := low if factor < 0 else bound) is None:
+            return None
+        total += bound * factor
+    return total + form.constant

@@ -18,15 +18,20 @@ from .loops import (
     Alloc,
     Assert,
     Block,
+    Break,
+    Continue,
+    Fail,
     For,
     If,
     Kernel,
     Let,
     Loop,
     Prefetch,
+    Return,
     Statement,
     Steps,
     Store,
+    While,
 )
 from .scalar_functions import SCALARS
 
@@ -298,6 +303,8 @@ def kernel_text(
             "\n".join([" ".join([*head, "{"]), *(f"  {line}".rstrip() for line in inner), "}"])
             + "\n"
         )
+    if kernel.aliasing:
+        head.append("aliasing")
     if kernel.scheduled:
         head.append("scheduled")
     return "\n".join([" ".join([*head, "{"]), *block_lines(kernel.body, names, 1), "}"]) + "\n"
@@ -354,6 +361,13 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
             return [f"{pad}assert {text(condition, I1)}, {quoted(message)}"]
         case Prefetch(tensor, at):
             return [f"{pad}prefetch {_place(tensor, at, names)}"]
+        case While(condition, body):
+            head = f"{pad}while {text(condition, I1)} {{"
+            return [head, *block_lines(body, names, depth + 1), f"{pad}}}"]
+        case Break() | Continue() | Return():
+            return [f"{pad}{type(s).__name__.lower()}"]
+        case Fail(message, _):
+            return [f"{pad}fail {quoted(message)}"]
     raise TypeError(f"no text for {type(s).__name__}")
 
 

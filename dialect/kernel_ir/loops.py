@@ -9,6 +9,10 @@
     write     Store(tensor, indices, value)
     check     Assert(condition, message, span)      reports an error unless the condition holds
     prefetch  Prefetch(tensor, indices)             prefetches a cache line
+    loop      While(condition, body)                runs the body as long as the condition holds
+    jump      Break() Continue()                    leaves a serial loop, or an iteration of it
+    end       Return()                              ends the kernel
+    error     Fail(message, span)                   ends the kernel by an error of the call
 
 An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a
 value, not memory. A read is evaluated where its statement is: a guarded read stands under an `If`,
@@ -130,6 +134,37 @@ class Guard(Assert):
 
 
 @dataclass(frozen=True, eq=False)
+class While:
+    """A loop that runs as long as a condition holds, which is evaluated before each iteration."""
+
+    condition: Expr
+    body: "Block"
+
+
+@dataclass(frozen=True, eq=False)
+class Break:
+    """A jump out of the innermost loop, which is serial."""
+
+
+@dataclass(frozen=True, eq=False)
+class Continue:
+    """A jump to the next iteration of the innermost loop, which is serial."""
+
+
+@dataclass(frozen=True, eq=False)
+class Return:
+    """The end of the kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fail:
+    """The end of the kernel by an error of the call."""
+
+    message: str
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
 class Prefetch:
     """A prefetch of the cache line with an element. It computes nothing, and the element need not
     exist.
@@ -151,7 +186,8 @@ def replace(node: T, **changes: object) -> T:
     return new
 
 
-Statement: TypeAlias = For | If | Let | Alloc | Store | Assert | Prefetch
+Jump: TypeAlias = Break | Continue | Return | Fail
+Statement: TypeAlias = For | While | If | Let | Alloc | Store | Assert | Prefetch | Jump
 Block: TypeAlias = tuple[Statement, ...]
 
 
@@ -162,7 +198,8 @@ class Kernel:
     The other fields direct passes and have their defaults once the last pass has run. `condition`:
     the kernel computes only where it holds. `sum_order`: how long float reductions are summed, in
     the order of their "terms", by "blocks", or "either", whichever the nest calls for. `scheduled`:
-    the loops are final, and only the last passes run.
+    the loops are final, and only the last passes run. `aliasing`: its parameters may overlap, and
+    accesses stay in their order.
     """
 
     name: str
@@ -174,6 +211,7 @@ class Kernel:
     sum_order: Literal["either", "terms", "blocks"] = "either"
     scheduled: bool = False
     spans: tuple[Span, ...] = ()  # of all operations that the kernel computes
+    aliasing: bool = False
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -340,7 +378,7 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
     match statement:
         case For(_, _, start, _):
             return start, statement.end
-        case If(condition, _, _) | Assert(condition, _, _):
+        case If(condition, _, _) | Assert(condition, _, _) | While(condition, _):
             return (condition,)
         case Let(_, value):
             return (value,)
@@ -353,7 +391,7 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
 
 def blocks(statement: Statement) -> tuple[Block, ...]:
     match statement:
-        case For(_, body):
+        case For(_, body) | While(_, body):
             return (body,)
         case If(_, then, otherwise):
             return then, otherwise
@@ -367,7 +405,12 @@ def reshaped_parameters(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
 
 def has_loops(block: Block) -> bool:
     """Test whether a block has a loop, at any depth."""
-    return any(isinstance(s, For) for s in statements(block))
+    return any(isinstance(s, (For, While)) for s in statements(block))
+
+
+def may_jump(block: Block) -> bool:
+    """Test whether a block has jumps, or loops whose ends no bounds tell, at any depth."""
+    return any(isinstance(s, (While, Break, Continue, Return, Fail)) for s in statements(block))
 
 
 @lru_cache(maxsize=512)
@@ -445,7 +488,7 @@ def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) ->
 def map_blocks(s: Statement, change: Callable[[Block], Block]) -> Statement:
     """The statement with each of its own blocks changed."""
     match s:
-        case For(_, body):
+        case For(_, body) | While(_, body):
             new = change(body)
             return s if new is body else replace(s, body=new)
         case If(condition, then, otherwise):
@@ -496,6 +539,8 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
                 return s if same else replace(s, indices=places, value=new)
             case Assert(condition, message, span):
                 return Assert(change(condition), message, span)
+            case While(condition, body):
+                return While(change(condition), map_expressions(body, change))
             case Prefetch(tensor, at):
                 return Prefetch(tensor, tuple([change(i) for i in at]))
         return s

@@ -35,7 +35,10 @@ from .kernels import (
 INTERNAL = "internal "
 _NODES: tuple[Any, ...] = (*get_args(ir.Statement), *ex.Expr.__subclasses__(), ex.Tensor)
 # what a node is beside its name
-_PARTS = {c: attrgetter("__class__", *(f for f in c.__match_args__ if f != "name")) for c in _NODES}
+_PARTS = {
+    c: attrgetter("__class__", "__class__", *(f for f in c.__match_args__ if f != "name"))
+    for c in _NODES
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class Emission:
     def add(self, kernel: ir.Kernel) -> None:
         """Emits a kernel's function, unless a kernel before was alike."""
         key, numbers = structure(kernel) if self.optimize else (kernel, {})
+        key = key, kernel.aliasing
         if key in self._alike:
             n, wanted, places = self._alike[key]
             self._calls[kernel] = n, [[*numbers][places[t]] for t in wanted]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Tensor
+from ...dialect.kernel_ir.expressions import Const, Expr, Index, Tensor
 from ...dialect.support.diagnostics import Span
 from ...dialect.types.sizes import product, same_size
 from ...dialect.types.tensor_types import I64
@@ -51,6 +51,7 @@ LARGE = Sizes(default=LONG)  # sizes that are not known: any may be large
 # operations of an iteration of a parallel loop, which looks for signals between iterations, from
 # which it looks inside, too; estimated, not timed
 VERY_LONG = 1 << 24
+LOOK_EVERY = 1 << 16  # iterations of loops without bounds; estimated, not timed
 STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
 NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
 BEGIN, END, STATUS_POINTER = (
@@ -77,12 +78,22 @@ def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int
     for s in block:
         if isinstance(s, ir.If):
             factors |= long_loops((*s.then, *s.otherwise))
+        elif isinstance(s, ir.While):
+            factors |= long_loops(s.body)
         elif isinstance(s, ir.For) and block_operations((s,), LARGE, MOVED) > LONG:
             if not (inner := long_loops(s.body)) and s.kind in ("serial", "vector"):
                 each = max(1, block_operations(s.body, LARGE, MOVED))
                 inner = {id(s): 1 << max(1, LONG // each).bit_length() - 1}
             factors |= inner
     return factors
+
+
+def jumps_on(block: ir.Block) -> bool:
+    """Test whether a loop's body has a `continue` of this loop."""
+    return any(
+        isinstance(s, ir.Continue) or (isinstance(s, ir.If) and jumps_on((*s.then, *s.otherwise)))
+        for s in block
+    )
 
 
 def stop_if(
@@ -199,7 +210,12 @@ class KernelEmitter:
             atom: ll.Value(f"%s{n}", ll.WORD) for n, atom in enumerate(sizes)
         }
         self.b = ll.IRBuilder()
-        self.scope = Scope(set(ir.written(kernel)), self.arrays)
+        mutable = {*ir.written(kernel), *(kernel.parameters if kernel.aliasing else ())}
+        self.scope = Scope(mutable, self.arrays)
+        self.targets: list[tuple[ll.Block, ll.Block]] = []  # of break and continue, by loop
+        self.turns_left: ll.Value | None = (
+            None  # of loops without bounds, until one looks for signals
+        )
         self.addresses = Addresses(
             self.b,
             self.scope,
@@ -230,7 +246,12 @@ class KernelEmitter:
 
     def define(self) -> tuple[Definition, list[Tensor], set[ll.Declaration]]:
         """The function, its arrays in the order of its parameters, and what it calls."""
-        if self.long:
+        has_while = any(isinstance(s, ir.While) for s in ir.statements(self.kernel.body))
+        if has_while and self.optimize:
+            self.turns_left = self.b.fresh(ll.POINTER)
+            self.b.entry.append((self.turns_left, ll.alloca(ll.WORD)))
+            self.b.do(ll.store(ll.index(LOOK_EVERY), self.turns_left))
+        if self.long or self.turns_left is not None:
             self.b.declarations.add(ll.PARALLEL)
             if self.parallel is not None:  # another piece has stopped
                 stop_if(
@@ -247,8 +268,9 @@ class KernelEmitter:
             self.b.do(ll.Instruction("fence", ll.VOID, (), "seq_cst"))
         self.b.do(ll.returned())
         wanted = [*self.arrays.used, *self.arrays.unused]
+        noalias = "" if self.kernel.aliasing else " noalias"
         pointers = [
-            f"ptr noalias{'' if t in self.scope.written else ' readonly'} %p{n}"
+            f"ptr{noalias}{'' if t in self.scope.written else ' readonly'} %p{n}"
             for n, t in enumerate(wanted)
         ]
         parameters = [
@@ -291,7 +313,51 @@ class KernelEmitter:
                 )
             case ir.Prefetch(tensor, at):
                 self.prefetch(tensor, at)
+            case ir.While(condition, body):
+                self.while_loop(condition, body)
+            case ir.Break() | ir.Continue():
+                self.leave(ll.branch(self.targets[-1][isinstance(s, ir.Continue)]))
+            case ir.Return():
+                self.leave(ll.returned())
+            case ir.Fail(message, span):
+                number = ll.Constant(str(self.ask(message, span)), ll.STATUS)
+                self.leave(ll.atomic_umax(STATUS_POINTER, number), ll.returned())
         self.scope.drop_stale()
+
+    def leave(self, *instructions: ll.Instruction) -> None:
+        """Ends a block by a jump. What follows, as the rest of a body, is not reached."""
+        for instruction in instructions:
+            self.b.do(instruction)
+        self.b.start(self.b.new_block())
+
+    def while_loop(self, condition: Expr, body: ir.Block) -> None:
+        """A loop without bounds. What its body computes is known only inside of it."""
+        b, scope = self.b, self.scope
+        scope.drop_stale()
+        outer = b.pure, scope.values, scope.addresses
+        b.pure, scope.values, scope.addresses = {**outer[0]}, {**outer[1]}, {**outer[2]}
+        test, turn, after = b.new_block(), b.new_block(), b.new_block()
+        b.do(ll.branch(test))
+        b.start(test)
+        b.do(ll.branch_if(self.values.value(condition), turn, after))
+        scope.drop_stale()
+        b.start(turn)
+        if self.turns_left is not None:
+            left = b.add(ll.load(ll.WORD, self.turns_left))
+            b.do(ll.store(b.add(ll.binary("sub", left, ll.ONE)), self.turns_left))
+            self.look_if(
+                b.add(
+                    ll.compare(
+                        "eq", b.add(ll.binary("and", left, ll.index(LOOK_EVERY - 1))), ll.ZERO
+                    )
+                )
+            )
+        self.targets.append((after, test))
+        self.emit_block(body)
+        self.targets.pop()
+        b.do(ll.branch(test))
+        b.start(after)
+        b.pure, scope.values, scope.addresses = outer
 
     def prefetch(self, tensor: Tensor, at: tuple[Expr, ...], further: int = 0) -> None:
         self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at), ll.index(further))
@@ -301,7 +367,7 @@ class KernelEmitter:
             self.compute_before(s)
         for r in self.picked.get(id(s), ()):
             self.prefetch(r.tensor, r.indices)
-        if ir.is_one_turn(s):
+        if ir.is_one_turn(s) and not ir.may_jump(s.body):
             with self.inside(s, self.addresses.address(s.start)):
                 self.emit_block(s.body)
             return
@@ -337,12 +403,18 @@ class KernelEmitter:
         if s.kind == "vector":
             self.by_vectors.add(s.index)
         with (
-            self.counting(start, stop, step, hint, weights, reduces) as variable,
+            self.counting(start, stop, step, hint, weights, reduces) as (variable, after),
             self.inside(s, variable),
         ):
             for r in self.few.get(id(s), ()):
                 self.prefetch(r.tensor, r.indices, FURTHER // r.tensor.element.bytes)
+            following = self.b.new_block()
+            self.targets.append((after, following))
             self.emit_block(s.body)
+            self.targets.pop()
+            if jumps_on(s.body):
+                self.b.do(ll.branch(following))
+                self.b.start(following)
             if reduces and reads_in_order(s):
                 self.b.do(SINGLE_THREAD_ACQUIRE)
             if id(s) in self.long:
@@ -357,7 +429,7 @@ class KernelEmitter:
         """A long vector loop in stretches, between which it looks for signals."""
         every = self.long.pop(id(s))
         size = every + -every % step
-        with self.counting(start, stop, size) as first:
+        with self.counting(start, stop, size) as (first, _):
             end = self.b.linear("add", first, ll.index(size))
             more = self.b.add(ll.compare("slt", end, stop))
             self.turns(s, first, self.b.add(ll.select(more, end, stop)), step)
@@ -405,9 +477,9 @@ class KernelEmitter:
         hint: str = "",
         weights: str = "",
         reduces: bool = False,
-    ) -> Iterator[ll.Value]:
-        """A loop with a variable around what is emitted meanwhile; `hint` and `weights` name
-        METADATA.
+    ) -> Iterator[tuple[ll.Value, ll.Block]]:
+        """A loop with a variable around what is emitted meanwhile, and the block after it; `hint`
+        and `weights` name METADATA.
         """
         b = self.b
         before, body, after = b.block, b.new_block(), b.new_block()
@@ -424,7 +496,7 @@ class KernelEmitter:
         b.start(body)
         b.open_frame(variable)
         outer, b.pure = b.pure, dict(b.pure)
-        yield variable
+        yield variable, after
         b.pure = outer
         del b.frames[-2:]
         body.items.insert(0, (variable, ll.phi((start, before), (following, b.block))))
@@ -488,7 +560,7 @@ class KernelEmitter:
         self.scope.drop_stale()
         b, scope = self.b, self.scope
         yes, no, after = b.new_block(), b.new_block(), b.new_block()
-        rare = isinstance(s.condition, Apply) and s.condition.function == "any"
+        rare = ir.is_rare(s) or (bool(s.then) and isinstance(s.then[-1], ir.Fail))
         weights = f"!prof {RARELY}" if rare else ""  # the usual way decides what stays in registers
         b.do(ll.branch_if(condition, yes, no if s.otherwise else after, weights))
         for start, block in ((yes, s.then), (no, s.otherwise)):

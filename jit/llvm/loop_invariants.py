@@ -6,7 +6,7 @@ for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }
 from typing import NamedTuple
 
 from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Extent, Index, Read, Var
-from ...dialect.kernel_ir.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
+from ...dialect.kernel_ir.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store, may_jump
 from ...dialect.kernel_ir.traverse import children
 
 _LEAVES = Const, Index, Var, Extent
@@ -51,6 +51,8 @@ class Invariants:
 
     def within(self, block: Block, bound: set[object], invariants: list[tuple[Expr, bool]]) -> None:
         for s in block:
+            if may_jump((s,)):
+                return  # what follows need not be reached
             match s:
                 case Store(_, at, value):
                     for e in at:

@@ -76,6 +76,8 @@ class Nest:
                 case ir.For():
                     self.rank(s.index)
                     self._visit(s.body, (*loops, s), branches)
+                case ir.While(_, body):
+                    self._visit(body, loops, branches)
                 case ir.If(_, then, otherwise):
                     self._visit(then, loops, (*branches, (s, True)))
                     self._visit(otherwise, loops, (*branches, (s, False)))

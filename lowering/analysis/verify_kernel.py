@@ -61,6 +61,7 @@ class Scope:
     order: dict[Key, int] = field(default_factory=dict)
     lane: ex.Index | None = None
     varying: frozenset[object] = frozenset()  # variables and buffers that have one value per lane
+    jumps: bool = False  # whether the innermost loop may be left
     inner: frozenset[ex.Tensor] = (
         frozenset()
     )  # buffers private to an iteration of the vector or parallel loop
@@ -131,6 +132,14 @@ class _Checker:
                 self.store(s, scope)
             case ir.Assert(condition, _, _):
                 self.hold(condition.type is I1, f"a requirement of {condition.type}")
+            case ir.While(condition, body):
+                self.hold(condition.type is I1, f"a loop while {condition.type}")
+                self.hold(scope.lane is None, "a loop without bounds inside a vector loop")
+                self.block(body, self.given(copy(scope, jumps=True), affine_conditions(condition)))
+            case ir.Break() | ir.Continue():
+                self.hold(scope.jumps, "a jump outside of a serial loop")
+            case ir.Return() | ir.Fail():
+                self.hold(scope.lane is None, "the end of the kernel inside a vector loop")
             case ir.Prefetch(tensor, at):
                 self.hold(tensor in scope.tensors, f"%{tensor.name} is not there")
                 self.hold(all(e.type is I64 for e in at), "indices are i64")
@@ -173,7 +182,8 @@ class _Checker:
             "bounds that differ between lanes",
         )
         self.range(s, scope)
-        scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
+        inside = copy(scope, indices=scope.indices | {s.index}, jumps=s.kind == "serial")
+        scope = self.given(inside, _bounds(s), s.index)
         if s.kind == "unrolled":
             constant = isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const)
             self.hold(constant, "an unrolled loop with unknown bounds")

@@ -274,6 +274,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
         "docs/language.md",
         "python",
     ): "../unit/cvm/test_array_methods.py::test_the_example_of_the_language_page",
+    ("docs/kernels.md", "python"): "../unit/cvm/test_kernels.py::test_the_page_of_kernels",
     ("docs/lowering.md", "formulas"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "loops"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "schedule"): "test_docs.py::test_stages_of_a_convolution",

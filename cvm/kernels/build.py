@@ -1,0 +1,1258 @@
+"""Python functions to kernels of the loop language: statements and expressions, in their order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cvm.dialect.kernel_ir import expressions as ex, loops as ir
+from cvm.dialect.kernel_ir.affine import Affine, affine
+from cvm.dialect.kernel_ir.index_bounds import index_extent
+from cvm.dialect.kernel_ir.traverse import rewrite, walk
+from cvm.dialect.support.diagnostics import TraceError
+from cvm.dialect.support.suggest import did_you_mean
+from cvm.dialect.types.sizes import Size
+from cvm.dialect.types.tensor_types import BY_DTYPE, I1, I64, UI64, ElementType
+from cvm.lowering.loops.build_loops import is_speculatable
+
+from . import functions
+from .arrays import Along, Array, Known, Made, Values
+from .blocks import FAULT, one_bit
+from .definitions import UNDEFINED, Definitions, arguments
+from .numbers import BOOL, INT, Arithmetic, Number, NumberType, common, of_python
+from .source import FunctionSource
+
+STATEMENTS = "for, while, if, break, continue, assignments, assert, raise and return"
+MOST_PASSES = 40  # over a function, until its types are known: each pass widens one
+
+
+class Unready(Exception):
+    """The type of a variable that is not known in this pass."""
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """The type of an array, for which a version is compiled: elements, rank and contiguity."""
+
+    element: ElementType
+    rank: int
+    contiguous: bool = True
+
+
+@dataclass(frozen=True)
+class IntegerType(NumberType):
+    """The same of an integer, whether of Python's or NumPy's, that index arithmetic does not let
+    overflow.
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A kernel, and what a call of it passes and gives."""
+
+    kernel: ir.Kernel
+    inputs: tuple[
+        ex.Tensor, ...
+    ]  # in the order of arguments, captured arrays and made arrays, then of numbers
+    results: tuple[ex.Tensor, ...]
+    arrays: Mapping[str, Array]
+    written: frozenset[str]
+    made: tuple[Made, ...]
+    numbers: Mapping[str, ex.Var]  # arguments
+    lets: Mapping[ex.Expr, ex.Expr]
+    returned: object  # NumberType, a name of an array, a tuple of these, or None
+    captured: Mapping[str, np.ndarray]
+
+
+class Builder(Arithmetic):
+    """One pass over a function; `types` and `stored` are what passes before found of its
+    variables.
+    """
+
+    def __init__(
+        self,
+        source: FunctionSource,
+        definitions: Definitions,
+        signature: Mapping[str, Any],
+        checks: bool,
+        types: dict[ast.AST, Any],
+        stored: set[ast.AST],
+    ) -> None:
+        super().__init__(source, checks)
+        self.definitions, self.signature = definitions, signature
+        self.types, self.stored = types, stored
+        self.changed = self.unready = False
+        self.bound: dict[ast.AST, object] = {}
+        self.registers: dict[ast.AST, ex.Tensor] = {}
+        self.flags: dict[ast.AST, ex.Tensor] = {}
+        self.head: list[ir.Statement] = []
+        self.allocations: list[ir.Statement] = []
+        self.arrays: dict[str, Array] = {}
+        self.tensors: list[ex.Tensor] = []
+        self.numbers: dict[str, ex.Var] = {}
+        self.written: set[str] = set()
+        self.made: list[Made] = []
+        self.captured: dict[str, np.ndarray] = {}
+        self.results: list[ex.Tensor] = []
+        self.returned: object = Unready
+        self.first_return: ast.AST | None = None
+        self.loops: list[
+            ex.Tensor | None
+        ] = []  # the flags of loops with an else, set where they are left
+
+    def kernel(self) -> Built:
+        function = self.source.tree
+        for a in arguments(function):
+            self.bound[a] = self._argument(a)
+        self.statements(function.body)
+        if self.definitions.falls_off and self.returned not in (Unready, None):
+            assert self.first_return is not None
+            raise self.source.mistake(
+                "this function may end without a return, and returns a value here",
+                self.first_return,
+            )
+        none = [ir.Store(FAULT, (ex.as_index(n),), ex.ZERO) for n in range(2)]
+        body = (*none, *self.head, *self.allocations, *self.out)
+        written = [a.tensor for n, a in self.arrays.items() if n in self.written]
+        views = {t: ex.Tensor(f"{t.name}.out", t.shape, t.element) for t in written}
+        body = ir.replace_arrays(body, views)
+        outputs = (*views.values(), *self.results, FAULT)
+        span = self.source.span(function)
+        kernel = ir.Kernel(
+            function.name, (*self.tensors, *outputs), body, len(outputs), span, scheduled=True
+        )
+        returned = None if self.returned is Unready else self.returned
+        return Built(
+            kernel,
+            tuple(self.tensors),
+            outputs,
+            self.arrays,
+            frozenset(self.written),
+            tuple(self.made),
+            self.numbers,
+            self.lets,
+            returned,
+            self.captured,
+        )
+
+    def _argument(self, a: ast.arg) -> object:
+        kind = self.signature[a.arg]
+        if isinstance(kind, ArrayType):
+            return self.array_of(a.arg, kind)
+        if not isinstance(kind, NumberType):
+            return kind  # a constant
+        tensor = ex.Tensor(a.arg, (), kind.element)
+        self.tensors.append(tensor)
+        var = ex.Var(f"{a.arg}", kind.element)
+        self.head.append(ir.Let(var, tensor[()]))
+        self.numbers[a.arg] = var
+        self.rank(var)
+        if isinstance(kind, IntegerType) and kind.element is I64:
+            self.small.add(var)
+        return Number(var, kind.weak)
+
+    def array_of(self, name: str, kind: ArrayType) -> Array:
+        """An array that calls pass."""
+        plain = name if name.isascii() else f"0a{len(self.arrays)}"
+        axes = tuple(Along() for _ in range(kind.rank))
+        if kind.contiguous:
+            shape = tuple(Size.named(f"{plain}_{n}") for n in range(kind.rank))
+            tensor = ex.Tensor(name, shape, kind.element)
+            array = Array(name, tensor, tuple(map(ex.as_index, shape)), axes)
+            self.tensors.append(tensor)
+        else:
+            tensor = ex.Tensor(name, (Size.named(f"{plain}_span"),), kind.element)
+            self.tensors.append(tensor)
+            parts: list[list[ex.Expr]] = [[], []]
+            for n in range(kind.rank):
+                for part, what in zip(parts, ("size", "stride"), strict=True):
+                    given = ex.Tensor(f"{name}.{what}{n}", (), I64)
+                    var = ex.Var(given.name, I64)
+                    self.tensors.append(given)
+                    self.head.append(ir.Let(var, given[()]))
+                    self.rank(var)
+                    self.small.add(var)
+                    part.append(var)
+            self.facts += [affine(v) for v in parts[0]]
+            array = Array(name, tensor, tuple(parts[0]), axes, tuple(parts[1]))
+        self.arrays[name] = array
+        return array
+
+    # statements
+
+    def statements(self, block: Sequence[ast.stmt]) -> bool:
+        """The statements of a block; whether what follows it is reached."""
+        return all(self.statement(s) for s in block)
+
+    @contextmanager
+    def nested(self, *facts: Affine) -> Iterator[list[ir.Statement]]:
+        """A block whose definitions are known only inside of it."""
+        outer = dict(self.bound)
+        with self.block(*facts) as block:
+            yield block
+        self.bound = outer
+
+    def statement(self, s: ast.stmt) -> bool:
+        match s:
+            case ast.Assign(targets, value):
+                self.attempt(lambda: self.assign(targets, value))
+            case ast.AnnAssign(target, _, ast.expr() as value, _):
+                self.attempt(lambda: self.assign([target], value))
+            case ast.AugAssign():
+                self.attempt(lambda: self.augmented(s))
+            case ast.If(test, body, orelse):
+                return self.branch(test, body, orelse)
+            case ast.For():
+                return self.for_loop(s)
+            case ast.While():
+                return self.while_loop(s)
+            case ast.Break() | ast.Continue():
+                if isinstance(s, ast.Break) and (flag := self.loops[-1]) is not None:
+                    self.out.append(ir.assign(flag, one_bit(True)))
+                self.out.append(ir.Break() if isinstance(s, ast.Break) else ir.Continue())
+                return False
+            case ast.Return(value):
+                self.attempt(lambda: self.give(value, s))
+                self.out.append(ir.Return())
+                return False
+            case ast.Raise():
+                self.raised(s)
+                return False
+            case ast.Assert(test, message):
+                self.attempt(lambda: self.asserted(s, test, message))
+            case ast.Pass() | ast.Expr(ast.Constant()) | ast.AnnAssign():
+                pass
+            case ast.Expr(value):
+                self.attempt(lambda: self.value(value))
+            case _:
+                said = {
+                    "FunctionDef": "def",
+                    "ClassDef": "class",
+                    "AsyncFunctionDef": "async def",
+                }.get(type(s).__name__, type(s).__name__.lower())
+                raise self.source.mistake(
+                    f"kernels have no {said}; their statements are {STATEMENTS}", s
+                )
+        return True
+
+    def attempt(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Unready:
+            self.unready = True
+
+    def condition(self, test: ast.expr) -> ex.Expr:
+        try:
+            return self.truth_of(test)
+        except Unready:
+            self.unready = True
+            return ex.Read(ir.accumulator("unknown", I1), ())
+
+    def branch(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> bool:
+        condition = self.condition(test)
+        if isinstance(condition, ex.Const):
+            return self.statements(body if condition.value else orelse)
+        with self.nested(*self.conditions(condition)) as then:
+            goes_on = self.statements(body)
+        with self.nested(*self.conditions(condition, False)) as otherwise:
+            goes_on_otherwise = self.statements(orelse)
+        self.out.append(ir.If(condition, tuple(then), tuple(otherwise)))
+        if not goes_on:
+            self.facts += self.conditions(condition, False)
+        elif not goes_on_otherwise:
+            self.facts += self.conditions(condition)
+        return goes_on or goes_on_otherwise
+
+    def asserted(self, s: ast.Assert, test: ast.expr, message: ast.expr | None) -> None:
+        condition = self.truth_of(test)
+        text = "" if message is None else self.text(message)
+        bad = one_bit(not condition.value) if isinstance(condition, ex.Const) else ~condition
+        self.fail_if(bad, "AssertionError", _literal(text), s)
+        self.facts += self.conditions(condition)
+
+    def raised(self, s: ast.Raise) -> None:
+        match s.exc:
+            case ast.Call(function, arguments, []) if len(arguments) <= 1:
+                text = self.text(arguments[0]) if arguments else ""
+            case ast.expr() as function:
+                text = ""
+            case _:
+                raise self.source.mistake("kernels raise an exception with a constant message", s)
+        kind = self.value(function)
+        if not (
+            isinstance(kind, Known)
+            and isinstance(kind.value, type)
+            and issubclass(kind.value, Exception)
+            and kind.value.__module__ == "builtins"
+        ):
+            raise self.source.mistake(
+                "kernels raise exceptions of Python's own, as in raise ValueError('message')", s
+            )
+        self.fail(kind.value.__name__, _literal(text), s)
+
+    def text(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        raise self.source.mistake("messages are constant strings", node)
+
+    # assignments
+
+    def assign(self, targets: Sequence[ast.expr], node: ast.expr) -> None:
+        value = self.value(node)
+        if isinstance(value, Number) and not (
+            len(targets) == 1 and isinstance(targets[0], ast.Subscript)
+        ):
+            value = Number(self.let(value.expr, _name(targets[0])), value.weak)
+        for target in targets:
+            self.store(target, value, node)
+
+    def store(self, target: ast.expr, value: object, node: ast.expr) -> None:
+        match target:
+            case ast.Name():
+                self.define(target, value, target)
+            case ast.Tuple(parts) | ast.List(parts):
+                items = self.items(value, target)
+                if len(items) != len(parts) or any(isinstance(p, ast.Starred) for p in parts):
+                    raise self.source.mistake(f"{len(items)} values for {len(parts)} names", target)
+                held = [
+                    Number(self.let(v.expr), v.weak) if isinstance(v, Number) else v for v in items
+                ]
+                for part, item in zip(parts, held, strict=True):
+                    self.store(part, item, node)
+            case ast.Subscript(of, at):
+                array, indices = self.element_at(of, at, target)
+                self.write(array, indices, self.number_of(value, node), target)
+            case _:
+                raise self.source.mistake("kernels assign to names and elements of arrays", target)
+
+    def write(self, array: Array, indices: Sequence[ex.Expr], value: Number, node: ast.AST) -> None:
+        stored = self.to(value, NumberType(array.element), node)
+        self.written.add(array.tensor.name)
+        self.out.append(ir.Store(array.tensor, array.place(indices), stored.expr))
+
+    def augmented(self, s: ast.AugAssign) -> None:
+        if isinstance(s.target, ast.Name):
+            old = self.number_of(self.name(s.target), s.target)
+            value = self.binary(s.op, old, self.number_of(self.value(s.value), s.value), s)
+            self.define(s.target, Number(self.let(value.expr, s.target.id), value.weak), s)
+            return
+        if not isinstance(s.target, ast.Subscript):
+            raise self.source.mistake("kernels assign to names and elements of arrays", s)
+        array, indices = self.element_at(s.target.value, s.target.slice, s.target)
+        indices = [self.let(i) for i in indices]
+        old = Number(self.let(array.read(indices)))
+        value = self.binary(s.op, old, self.number_of(self.value(s.value), s.value), s)
+        self.write(array, indices, value, s)
+
+    def define(self, definition: ast.AST, value: object, node: ast.AST) -> None:
+        """Binds a name to a value, and its variable where several definitions meet."""
+        self.bound[definition] = value = self.steady(value, _name(definition))
+        variable = self.definitions.variable(definition)
+        if variable not in self.stored:
+            return
+        if not isinstance(value, Number):
+            same = self.definitions.variable
+            others = [
+                d for d in self.definitions.every if same(d) is variable and d is not definition
+            ]
+            notes = [(f"{_name(d)} is also assigned here", d) for d in others[:1]]
+            said = f"{_name(definition)} is a {self.described(value)} here"
+            rule = "a name with several values is a number, or each use of it is of one of them"
+            raise self.source.mistake(f"{said}; {rule}", node, *notes)
+        self.widen(variable, value.type, node)
+        if (kind := self.types.get(variable)) is None:
+            return
+        self.out.append(ir.assign(self.register(variable, kind), self.to(value, kind, node).expr))
+        if variable in self.definitions.may_be_undefined:
+            self.out.append(ir.assign(self.flag(variable), one_bit(True)))
+
+    def steady(self, value: object, name: str) -> object:
+        """A value as it is now, whatever is stored later."""
+        match value:
+            case Number():
+                return Number(self.let(value.expr, name), value.weak)
+            case Values(items):
+                return Values(tuple(self.steady(v, name) for v in items))
+        return value
+
+    def widen(self, variable: ast.AST, kind: NumberType, node: ast.AST) -> None:
+        old = self.types.get(variable)
+        new = (
+            NumberType(kind.element, kind.weak)
+            if old is None
+            else common(old, NumberType(kind.element, kind.weak))
+        )
+        if new != old:
+            self.types[variable] = new
+            self.changed = True
+
+    def register(self, variable: ast.AST, kind: NumberType) -> ex.Tensor:
+        if (known := self.registers.get(variable)) is None or known.element is not kind.element:
+            self.registers[variable] = self.new_register(_name(variable), kind.element)
+        return self.registers[variable]
+
+    def new_register(self, name: str, element: ElementType) -> ex.Tensor:
+        register = ir.accumulator(name, element)
+        self.allocations += [ir.Alloc(register), ir.assign(register, ex.constant(0, element))]
+        return register
+
+    def flag(self, variable: ast.AST) -> ex.Tensor:
+        if variable not in self.flags:
+            self.flags[variable] = self.new_register(f"{_name(variable)}.set", I1)
+        return self.flags[variable]
+
+    def name(self, node: ast.Name) -> object:
+        """The value of a name where it is used."""
+        if node.id not in self.definitions.names:
+            return self.outside(node)
+        found = self.definitions.reaching.get(node, frozenset({UNDEFINED}))
+        if found == {UNDEFINED}:
+            raise self.source.mistake(
+                f"{node.id} has no value here: it is assigned only later", node
+            )
+        if len(found) == 1 and (value := self.bound.get(next(iter(found)))) is not None:
+            return value
+        known = [self.bound[d] for d in found if d in self.bound]
+        if known and all(v is known[0] for v in known) and len(known) == len(found):
+            return known[0]
+        kinds: dict[type, ast.AST] = {type(self.bound[d]): d for d in found if d in self.bound}
+        if len(kinds) > 1 or (kinds and not issubclass(next(iter(kinds)), Number)):
+            places = [
+                (f"{node.id} is a {self.described(self.bound[d])} here", d) for d in kinds.values()
+            ]
+            raise self.source.mistake(
+                f"{node.id} may be one of several values here, of which not all are numbers",
+                node,
+                *places,
+            )
+        variable = self.definitions.variable(next(iter(found - {UNDEFINED})))
+        if variable not in self.stored:
+            self.stored.add(variable)
+            self.changed = True
+        if (kind := self.types.get(variable)) is None:
+            raise Unready
+        if UNDEFINED in found:
+            unset = ~self.flag(variable)[()]
+            self.fail_if(unset, "UnboundLocalError", f"{node.id} has no value", node)
+        return Number(self.register(variable, kind)[()], kind.weak)
+
+    def outside(self, node: ast.Name) -> object:
+        """The value of a name around the function, which is a constant."""
+        values = self.source.values
+        if node.id not in values:
+            near = did_you_mean(node.id, [*self.definitions.names, *values])
+            raise self.source.mistake(f"{node.id} is not defined{near}", node)
+        return self.constant(node.id, values[node.id])
+
+    def constant(self, name: str, value: object) -> object:
+        if (number := of_python(value)) is not None:
+            return number
+        if isinstance(value, tuple):
+            return Values(tuple(self.constant(f"{name}.{n}", v) for n, v in enumerate(value)))
+        if isinstance(value, np.ndarray) and value.ndim and BY_DTYPE.get(value.dtype) is not None:
+            if name not in self.arrays:
+                self.captured[name] = np.array(value, order="C")
+                self.array_of(name, ArrayType(BY_DTYPE[value.dtype], value.ndim))
+            return self.arrays[name]
+        return Known(value)
+
+    # loops
+
+    def for_loop(self, s: ast.For) -> bool:
+        def find() -> list[Any]:
+            return [self.iterated(s)]
+
+        try:
+            (found,) = find()
+        except Unready:
+            self.unready = True
+            zero = Number(ex.ZERO, True)
+            found = self.range_loop(zero, zero, 1, s)
+        around, facts, index, value = found
+        flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
+        if flag is not None:
+            self.out.append(ir.assign(flag, one_bit(False)))
+        self.loops.append(flag)
+        self.rank(index)
+        with self.nested(*facts) as body:
+            self.small.add(index)
+            self.attempt(lambda: self.store(s.target, value(), s.iter))
+            self.statements(s.body)
+        self.loops.pop()
+        self.out.append(around(tuple(body)))
+        return self.otherwise(s.orelse, flag)
+
+    def otherwise(self, block: Sequence[ast.stmt], flag: ex.Tensor | None) -> bool:
+        """The else of a loop, which runs unless the loop was left by break."""
+        if not block:
+            return True
+        if flag is None:
+            return self.statements(block)
+        with self.nested() as body:
+            self.statements(block)
+        self.out.append(ir.If(~flag[()], tuple(body)))
+        return True
+
+    def iterated(self, s: ast.For) -> Any:
+        """The loop over a range or an array."""
+        match s.iter:
+            case ast.Call(function, arguments, []) if (
+                isinstance(f := self.value(function), Known) and f.value is range
+            ):
+                if not 1 <= len(arguments) <= 3 or any(
+                    isinstance(a, ast.Starred) for a in arguments
+                ):
+                    raise self.source.mistake("range takes one to three integers", s.iter)
+                given = [self.integer(self.value(a), a) for a in arguments]
+                start, stop = (Number(ex.ZERO, True), given[0]) if len(given) == 1 else given[:2]
+                step = given[2] if len(given) == 3 else Number(ex.constant(1, I64), True)
+                return self.range_loop(
+                    start, stop, step.constant if step.constant is not None else step, s
+                )
+        over = self.value(s.iter)
+        if isinstance(over, Array) and over.rank:
+            around, facts, index, _ = self.range_loop(
+                Number(ex.ZERO, True), Number(over.lengths[0], True), 1, s
+            )
+            return around, facts, index, lambda: self.part(over, [index], s.iter)
+        raise self.source.mistake(
+            f"loops run over range(...) and arrays, not over a {self.described(over)}", s.iter
+        )
+
+    def range_loop(self, start: Number, stop: Number, step: int | Number, s: ast.For) -> Any:
+        """The loop around a body, what holds in it, its index, and the value of its target."""
+        name = _name(s.target)
+        first, last = self.let(start.expr), self.let(stop.expr)
+        if step == 0:
+            raise self.source.mistake("the step of a range is not zero", s.iter)
+        if step == 1 and self.is_exact(first) and self.proves([affine(first)]):
+            index = ex.Index(name, index_extent(last))
+            facts = [affine(index) - affine(first)]
+            if self.is_exact(last) or isinstance(last, (ex.Var, ex.Index)):
+                facts.append((affine(last) - affine(index)).plus(-1))
+            return (
+                (lambda body: ir.For(index, body, first, last)),
+                facts,
+                index,
+                lambda: Number(index, True),
+            )
+        index = ex.Index(f"{name}.n", ir.UNBOUNDED)
+        if isinstance(step, int):
+            size = ex.constant(abs(step), I64)
+            low, high = (first, last) if step > 0 else (last, first)
+            exact = self.is_exact(low) and self.is_exact(high)
+            if exact:
+                count: ex.Expr = ex.maximum(0, (high - low + (abs(step) - 1)) // size)
+            else:
+                count = self.distance(low, high, ex.cast(size, UI64))
+            value = first + index * step
+            facts = [affine(index)]
+            if exact:
+                ends = affine(value) - affine(first), (affine(last) - affine(value)).plus(-1)
+                facts += (
+                    ends if step > 0 else [ends[0] * -1, (affine(value) - affine(last)).plus(-1)]
+                )
+            elif isinstance(first, (ex.Const, ex.Var, ex.Index)) and isinstance(
+                last, (ex.Const, ex.Var, ex.Index)
+            ):
+                exact = False
+        else:
+            by = self.let(step.expr)
+            self.fail_if(by.eq(0), "ValueError", "the step of a range is not zero", s.iter)
+            up = by > 0
+            size = ex.cast(ex.select(up, by, -by), UI64)
+            count = self.distance(ex.select(up, first, last), ex.select(up, last, first), size)
+            value, facts = first + index * by, [affine(index)]
+        count = self.let(count)
+        return (
+            (lambda body: ir.For(index, body, ex.ZERO, count)),
+            facts,
+            index,
+            lambda: Number(self.let(value, name), True),
+        )
+
+    def distance(self, low: ex.Expr, high: ex.Expr, step: ex.Expr) -> ex.Expr:
+        """The steps from low to below high, where their difference may exceed an i64."""
+        low, high = self.let(low), self.let(high)
+        gap = ex.cast(high, UI64) - ex.cast(low, UI64) - ex.constant(1, UI64)
+        return ex.select(low < high, ex.cast(gap // step, I64) + 1, 0)
+
+    def while_loop(self, s: ast.While) -> bool:
+        flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
+        if flag is not None:
+            self.out.append(ir.assign(flag, one_bit(False)))
+        self.loops.append(flag)
+        with self.nested() as body:
+            condition = self.condition(s.test)
+            before = len(body)
+            if before:
+                self.out.append(
+                    ir.If(
+                        ~condition
+                        if not isinstance(condition, ex.Const)
+                        else one_bit(not condition.value),
+                        (ir.Break(),),
+                    )
+                )
+            self.facts += self.conditions(condition)
+            if not (isinstance(condition, ex.Const) and not condition.value):
+                self.statements(s.body)
+        self.loops.pop()
+        self.out.append(ir.While(one_bit(True) if before else condition, tuple(body)))
+        endless = isinstance(condition, ex.Const) and bool(condition.value)
+        if endless and not _breaks(s.body):
+            return False
+        return True if endless else self.otherwise(s.orelse, flag)
+
+    # results
+
+    def give(self, node: ast.expr | None, s: ast.Return) -> None:
+        value = (
+            None
+            if node is None or (isinstance(node, ast.Constant) and node.value is None)
+            else self.value(node)
+        )
+        leaves: list[tuple[ex.Tensor, ex.Expr]] = []
+        shape = self.shape_of(value, "return", s, leaves)
+        if self.returned is not Unready and _plain(self.returned) != _plain(shape):
+            assert self.first_return is not None
+            raise self.source.mistake(
+                f"a return of {self.described(value)} where another gives something else",
+                s,
+                ("the other return", self.first_return),
+            )
+        self.returned, self.first_return = shape, self.first_return or s
+        self.out += [ir.Store(t, (), e) for t, e in leaves]
+
+    def shape_of(
+        self, value: object, name: str, node: ast.AST, leaves: list[tuple[ex.Tensor, ex.Expr]]
+    ) -> object:
+        match value:
+            case None:
+                return None
+            case Number():
+                place = self.result_key(name)
+                self.widen(place, value.type, node)
+                kind = self.types[place]
+                tensor = next((t for t in self.results if t.name == name), None)
+                if tensor is None:
+                    tensor = ex.Tensor(name, (), kind.element)
+                    self.results.append(tensor)
+                if tensor.element is kind.element:
+                    leaves.append((tensor, self.to(value, kind, node).expr))
+                return kind
+            case Array() if value.is_whole:
+                return value.tensor.name
+            case Array():
+                raise self.source.mistake("kernels return whole arrays, not views of them", node)
+            case Values(items):
+                return tuple(
+                    self.shape_of(v, f"{name}.{n}", node, leaves) for n, v in enumerate(items)
+                )
+        raise self.source.mistake(
+            f"kernels return numbers, arrays and tuples of these, not a {self.described(value)}",
+            node,
+        )
+
+    def result_key(self, name: str) -> Any:
+        return _RESULTS.setdefault(name, ast.Name(name))
+
+    # expressions
+
+    def described(self, value: object) -> str:
+        if isinstance(value, Number):
+            return f"number of type {value.type}"
+        return f"value of type {value}" if isinstance(value, Known) else str(value)
+
+    def number_of(self, value: object, node: ast.AST) -> Number:
+        if isinstance(value, Number):
+            return value
+        raise self.source.mistake(f"expected a number, got a {self.described(value)}", node)
+
+    def integer(self, value: object, node: ast.AST) -> Number:
+        n = self.number_of(value, node)
+        if n.kind == "float":
+            raise self.source.mistake(f"expected an integer, got a {self.described(value)}", node)
+        return Number(ex.cast(n.expr, I64), n.weak) if n.element is not I1 or n.weak else n
+
+    def items(self, value: object, node: ast.AST) -> tuple[object, ...]:
+        if isinstance(value, Values):
+            return value.items
+        raise self.source.mistake(f"expected a tuple, got a {self.described(value)}", node)
+
+    def value(self, node: ast.expr) -> Any:
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            said = {
+                "ListComp": "comprehensions",
+                "SetComp": "comprehensions",
+                "DictComp": "comprehensions",
+                "GeneratorExp": "comprehensions",
+                "List": "lists",
+                "Dict": "dictionaries",
+                "Set": "sets",
+                "JoinedStr": "strings",
+                "Lambda": "lambda",
+            }.get(type(node).__name__, f"expressions of this kind ({type(node).__name__})")
+            raise self.source.mistake(
+                f"kernels have no {said}: values are numbers, arrays and tuples, and loops "
+                "are statements",
+                node,
+            )
+        return method(node)
+
+    def _constant(self, node: ast.Constant) -> object:
+        if isinstance(node.value, str):
+            raise self.source.mistake(
+                "kernels have no strings, but for messages of assert and raise", node
+            )
+        if (number := of_python(node.value)) is not None:
+            return number
+        if isinstance(node.value, int):
+            raise self.source.mistake("the integer does not fit into 64 bits", node)
+        return Known(node.value)
+
+    def _name(self, node: ast.Name) -> object:
+        return self.name(node)
+
+    def _tuple(self, node: ast.Tuple) -> Values:
+        found: list[object] = []
+        for e in node.elts:
+            if isinstance(e, ast.Starred):
+                found += self.items(self.value(e.value), e)
+            else:
+                found.append(self.value(e))
+        return Values(tuple(found))
+
+    def _binop(self, node: ast.BinOp) -> Number:
+        a, b = self.value(node.left), self.value(node.right)
+        if isinstance(a, Array) or isinstance(b, Array):
+            raise self.source.mistake(
+                "operations on whole arrays are not offered in kernels; loop over their elements",
+                node,
+            )
+        return self.binary(
+            node.op, self.number_of(a, node.left), self.number_of(b, node.right), node
+        )
+
+    def _unaryop(self, node: ast.UnaryOp) -> Number:
+        return self.unary(node.op, self.number_of(self.value(node.operand), node.operand), node)
+
+    def _compare(self, node: ast.Compare) -> Number:
+        left = self.held(self.number_of(self.value(node.left), node.left), len(node.ops) > 1)
+        tests: list[Callable[[], Number]] = []
+
+        def test(op: ast.cmpop, right: ast.expr, last: bool) -> Number:
+            nonlocal left
+            other = self.held(self.number_of(self.value(right), right), not last)
+            found, left = self.compared(op, left, other, node), other
+            return found
+
+        for n, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True), 1):
+            tests.append(partial(test, op, right, n == len(node.ops)))
+        return self.short_circuit(True, tests, node)
+
+    def held(self, value: Number, hold: bool) -> Number:
+        return Number(self.let(value.expr), value.weak) if hold else value
+
+    def _boolop(self, node: ast.BoolOp) -> Number:
+        def part(e: ast.expr) -> Callable[[], Number]:
+            return lambda: self.number_of(self.value(e), e)
+
+        return self.short_circuit(
+            isinstance(node.op, ast.And), [part(e) for e in node.values], node
+        )
+
+    def short_circuit(
+        self, conjunction: bool, parts: Sequence[Callable[[], Number]], node: ast.AST
+    ) -> Number:
+        """a and b: b is evaluated where a holds."""
+        first = parts[0]()
+        if len(parts) == 1:
+            return first
+        test = self.truth(first)
+        if isinstance(test, ex.Const):
+            return (
+                first
+                if bool(test.value) is not conjunction
+                else self.short_circuit(conjunction, parts[1:], node)
+            )
+        if first.element is not I1:
+            first = self.held(first, True)
+            test = self.truth(first)
+        with self.nested(*self.conditions(test, conjunction)) as inner:
+            second = self.short_circuit(conjunction, parts[1:], node)
+            kind = common(first.type, second.type)
+            value = self.to(second, kind, node).expr
+        whole = self.to(first, kind, node).expr
+        if not inner and is_speculatable_number(value):
+            if kind.element is I1:
+                return Number(test & value if conjunction else test | value, kind.weak)
+            return Number(
+                ex.select(test, *((value, whole) if conjunction else (whole, value))), kind.weak
+            )
+        register = self.new_register("chosen", kind.element)
+        self.out.append(ir.assign(register, whole))
+        inner.append(ir.assign(register, value))
+        self.out.append(ir.If(test if conjunction else ~test, tuple(inner)))
+        return Number(self.let(register[()]), kind.weak)
+
+    def truth_of(self, node: ast.expr) -> ex.Expr:
+        """A condition."""
+        match node:
+            case ast.UnaryOp(ast.Not(), operand):
+                test = self.truth_of(operand)
+                return one_bit(not test.value) if isinstance(test, ex.Const) else ~test
+        return self.truth(self.number_of(self.value(node), node))
+
+    def _ifexp(self, node: ast.IfExp) -> Number:
+        test = self.truth_of(node.test)
+        if isinstance(test, ex.Const):
+            return self.value(node.body if test.value else node.orelse)
+        sides: list[tuple[list[ir.Statement], Number]] = []
+        for side, holds in ((node.body, True), (node.orelse, False)):
+            with self.nested(*self.conditions(test, holds)) as block:
+                sides.append((block, self.number_of(self.value(side), side)))
+        kind = common(sides[0][1].type, sides[1][1].type)
+        values: list[ex.Expr] = []
+        for block, value in sides:
+            outer, self.out = self.out, block
+            values.append(self.to(value, kind, node).expr)
+            self.out = outer
+        if not sides[0][0] and not sides[1][0] and all(map(is_speculatable_number, values)):
+            return Number(ex.select(test, *values), kind.weak)
+        register = self.new_register("chosen", kind.element)
+        for (block, _), value in zip(sides, values, strict=True):
+            block.append(ir.assign(register, value))
+        self.out.append(ir.If(test, tuple(sides[0][0]), tuple(sides[1][0])))
+        return Number(self.let(register[()]), kind.weak)
+
+    def _attribute(self, node: ast.Attribute) -> object:
+        of = self.value(node.value)
+        if isinstance(of, Array):
+            match node.attr:
+                case "shape":
+                    return Values(tuple(Number(n, True) for n in of.lengths))
+                case "ndim":
+                    return Number(ex.constant(of.rank, I64), True)
+                case "dtype":
+                    return Known(of.element.dtype)
+                case "size":
+                    total: ex.Expr = ex.constant(1, I64)
+                    for n in of.lengths:
+                        total = total * n
+                    return Number(self.let(total), True)
+            raise self.source.mistake(
+                f"arrays in kernels have shape, size, ndim and dtype, not {node.attr}", node
+            )
+        if isinstance(of, Known):
+            try:
+                return self.constant(
+                    f"{_name(node.value)}.{node.attr}", getattr(of.value, node.attr)
+                )
+            except AttributeError as e:
+                raise self.source.mistake(str(e), node) from None
+        raise self.source.mistake(f"a {self.described(of)} has no {node.attr}", node)
+
+    def _subscript(self, node: ast.Subscript) -> object:
+        of = self.value(node.value)
+        if isinstance(of, Values):
+            n = self.number_of(self.value(node.slice), node.slice).constant
+            if not isinstance(n, int) or not -len(of.items) <= n < len(of.items):
+                raise self.source.mistake(
+                    f"a tuple's index is a constant below {len(of.items)}", node
+                )
+            return of.items[n]
+        if not isinstance(of, Array):
+            raise self.source.mistake(f"a {self.described(of)} has no elements", node)
+        return self.view(of, node.slice, node)
+
+    def element_at(self, of: ast.expr, at: ast.expr, node: ast.expr) -> tuple[Array, list[ex.Expr]]:
+        """The array and the indices of an element that is assigned to."""
+        array = self.value(of)
+        if not isinstance(array, Array):
+            raise self.source.mistake(
+                f"a {self.described(array)} has no elements to assign to", node
+            )
+        found = self.view(array, at, node, element=False)
+        if found.rank:
+            raise self.source.mistake(
+                "stores to slices are not offered in kernels; loop over the elements", node
+            )
+        return found, []
+
+    def part(self, array: Array, indices: Sequence[ex.Expr], node: ast.AST) -> object:
+        """The element, or the view, at indices of the first axes that are in range."""
+        left = iter(indices)
+        axes: list[Any] = []
+        for a in array.axes:
+            i = next(left, None) if isinstance(a, Along) else None
+            axes.append(a if i is None else a.at(i))
+        view = Array(
+            array.name,
+            array.tensor,
+            array.lengths[len(indices) :],
+            tuple(axes),
+            array.strides,
+            array.depth,
+        )
+        return view if view.rank else Number(view.read([]))
+
+    def view(self, array: Array, at: ast.expr, node: ast.AST, element: bool = True) -> Any:
+        """A subscript: an element, or a view by slices."""
+        parts = at.elts if isinstance(at, ast.Tuple) else [at]
+        if sum(not _is_ellipsis(p) for p in parts) > array.rank:
+            raise self.source.mistake(
+                f"{array.name} has {array.rank} axes, got {len(parts)} indices", node
+            )
+        if any(map(_is_ellipsis, parts)):
+            n = next(k for k, p in enumerate(parts) if _is_ellipsis(p))
+            parts = [*parts[:n], *[ast.Slice()] * (array.rank - len(parts) + 1), *parts[n + 1 :]]
+        parts = [*parts, *[ast.Slice()] * (array.rank - len(parts))]
+        lengths: list[ex.Expr] = []
+        places: list[Any] = []
+        for axis, (part, length) in enumerate(zip(parts, array.lengths, strict=True)):
+            if isinstance(part, ast.Slice):
+                start, count, step = self.sliced(part, length)
+                lengths.append(count)
+                places.append((start, step))
+                continue
+            i = self.value(part)
+            if isinstance(i, Values):
+                raise self.source.mistake("an index is an integer or a slice", part)
+            i = self.integer(i, part)
+            if i.element is I1:
+                raise self.source.mistake("an index is an integer or a slice, not a boolean", part)
+            what = f"axis {axis} of {array.name}" if array.rank > 1 else array.name
+            places.append(self.index(i.expr, length, what, node))
+        left = iter(places)
+        axes: list[Any] = []
+        for a in array.axes:
+            if not isinstance(a, Along):
+                axes.append(a)
+                continue
+            p = next(left)
+            axes.append(Along(a.at(p[0]), a.step * p[1]) if isinstance(p, tuple) else a.at(p))
+        found = Array(
+            array.name, array.tensor, tuple(lengths), tuple(axes), array.strides, array.depth
+        )
+        return found if lengths or not element else Number(found.read([]))
+
+    def sliced(self, s: ast.Slice, length: ex.Expr) -> tuple[ex.Expr, ex.Expr, int]:
+        """The start, the length and the step of a slice of an axis."""
+        step = 1
+        if s.step is not None:
+            found = self.integer(self.value(s.step), s.step).constant
+            if not isinstance(found, int) or found == 0:
+                raise self.source.mistake(
+                    "the step of a slice is a constant integer that is not zero", s.step
+                )
+            step = found
+
+        def bound(node: ast.expr | None, default: ex.Expr) -> ex.Expr:
+            if node is None or (isinstance(node, ast.Constant) and node.value is None):
+                return default
+            i = self.let(self.integer(self.value(node), node).expr)
+            low, high = (0, length) if step > 0 else (-1, length - 1)
+            if (
+                self.is_exact(i)
+                and self.proves([affine(i), affine(ex.as_index(length)) - affine(i)])
+                and step > 0
+            ):
+                return i
+            from_end = (
+                i
+                if self.is_exact(i) and self.proves([affine(i)])
+                else ex.select(i < 0, i + length, i)
+            )
+            return self.let(ex.maximum(low, ex.minimum(from_end, high)), "bound")
+
+        if step > 0:
+            start, stop = bound(s.lower, ex.ZERO), bound(s.upper, length)
+            gap = stop - start
+        else:
+            start, stop = bound(s.lower, length - 1), bound(s.upper, ex.constant(-1, I64))
+            gap = start - stop
+        count = gap if abs(step) == 1 else (gap + (abs(step) - 1)) // abs(step)
+        if not (self.is_exact(count) and self.proves([affine(count)])):
+            count = ex.maximum(0, count)
+        start, count = self.let(start), self.let(count)
+        for e in (start, count):
+            if isinstance(e, ex.Var):
+                self.small.add(e)
+                self.facts.append(affine(e).plus(1 if step < 0 and e is start else 0))
+        if step == 1 and isinstance(count, ex.Var):
+            self.facts.append(affine(length) - affine(start) - affine(count))
+        return start, count, step
+
+    # calls
+
+    def _call(self, node: ast.Call) -> object:
+        called = self.value(node.func)
+        if not isinstance(called, Known):
+            raise self.source.mistake(f"a {self.described(called)} cannot be called", node)
+        if (make := _MAKERS.get(called.value) if _hashable(called.value) else None) is not None:
+            return self.make(make, node)
+        if called.value is print:
+            raise self.source.mistake("print is not offered in kernels", node)
+        if (
+            called.value is self.source.function
+            or getattr(called.value, "py_func", None) is self.source.function
+        ):
+            raise self.source.mistake(
+                "kernels have no recursion: a function that calls itself", node
+            )
+        found = functions.FUNCTIONS.get(called.value) if _hashable(called.value) else None
+        if found is None:
+            name = getattr(called.value, "__name__", repr(called.value))
+            near = did_you_mean(name, functions.NAMES)
+            raise self.source.mistake(
+                f"{name} cannot be called in kernels{near}; they have functions of numbers "
+                "of Python, math and NumPy",
+                node,
+            )
+        count, call = found
+        if (
+            node.keywords
+            or any(isinstance(a, ast.Starred) for a in node.args)
+            or (count != "*" and str(len(node.args)) not in count.split())
+        ):
+            raise self.source.mistake(
+                f"{getattr(called.value, '__name__', called.value)} takes {count} values "
+                f"without names, got {len(node.args) + len(node.keywords)}",
+                node,
+            )
+        return call(self, [self.value(a) for a in node.args], node)
+
+    def make(self, maker: str, node: ast.Call) -> Array:
+        """np.zeros and the like: an array that the call allocates, of sizes that it knows."""
+        named = {k.arg: k.value for k in node.keywords}
+        names = {
+            "full": ("shape", "fill_value", "dtype"),
+            "full_like": ("shape", "fill_value", "dtype"),
+            "arange": ("start", "stop", "step", "dtype"),
+        }.get(maker, ("shape", "dtype"))
+        given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
+        if (
+            len(node.args) > len(names)
+            or set(named) - set(names)
+            or set(named) & set(given)
+            or not node.args
+        ):
+            raise self.source.mistake(f"np.{maker} takes {', '.join(names)}", node)
+        given |= {k: v for k, v in named.items() if k is not None}
+        like: Array | None = None
+        fill: Number | None = None
+        if maker == "arange":
+            if (
+                ("dtype" in given and len(node.args) == 1)
+                or "step" in given
+                or set(named) - {"dtype"}
+            ):
+                raise self.source.mistake(
+                    "np.arange takes an end, or a start and an end, in kernels", node
+                )
+            ends = [self.integer(self.value(a), a) for a in node.args]
+            start, stop = (Number(ex.ZERO, True), ends[0]) if len(ends) == 1 else ends
+            sizes: tuple[ex.Expr, ...] = (ex.maximum(0, stop.expr - start.expr),)
+        else:
+            shape = self.value(given["shape"])
+            if maker.endswith("_like"):
+                if not isinstance(shape, Array):
+                    raise self.source.mistake(f"np.{maker} takes an array", node)
+                like, sizes = shape, shape.lengths
+            else:
+                items = shape.items if isinstance(shape, Values) else (shape,)
+                sizes = tuple(self.integer(v, given["shape"]).expr for v in items)
+        element = I64 if maker == "arange" else BY_DTYPE[np.dtype(float)]
+        if "fill_value" in given:
+            fill = self.number_of(self.value(given["fill_value"]), node)
+            element = fill.element
+        if like is not None:
+            element = like.element
+        if "dtype" in given:
+            element = self.element_type(given["dtype"])
+        return self.allocate(
+            maker, sizes, element, fill, start.expr if maker == "arange" else None, node
+        )
+
+    def element_type(self, node: ast.expr) -> ElementType:
+        value = (
+            node.value
+            if isinstance(node, ast.Constant)
+            else getattr(self.value(node), "value", None)
+        )
+        try:
+            element = BY_DTYPE.get(np.dtype(value))  # type: ignore[arg-type]
+        except TypeError:
+            element = None
+        if value is None or element is None or element.kind == "complex":
+            raise self.source.mistake("kernels have arrays of booleans, integers and floats", node)
+        return element
+
+    def allocate(
+        self,
+        maker: str,
+        sizes: Sequence[ex.Expr],
+        element: ElementType,
+        fill: Number | None,
+        start: ex.Expr | None,
+        node: ast.Call,
+    ) -> Array:
+        whole = tuple(map(self.expanded, sizes))
+        given = {*self.numbers.values()}
+        if any(
+            isinstance(n, (ex.Read, ex.Index, ex.Var)) and n not in given
+            for e in whole
+            for n in walk(e)
+        ):
+            message = (
+                "the size of an array that a kernel makes is computed of sizes and integers "
+                "among its arguments"
+            )
+            raise self.source.mistake(message, node)
+        name = f"made.{len(self.made)}"
+        dims = tuple(Size.named(f"0_{len(self.made)}_{n}") for n in range(len(sizes)))
+        tensor = ex.Tensor(name, dims, element)
+        self.tensors.append(tensor)
+        self.made.append(Made(tensor, whole, node))
+        lengths: list[ex.Expr] = []
+        for e, dim in zip(sizes, dims, strict=True):
+            if not self.proves([affine(e)]) or not self.is_exact(e):
+                self.fail_if(
+                    self.let(e) < 0, "ValueError", "negative dimensions are not allowed", node
+                )
+            length = ex.as_index(dim)
+            if self.is_exact(e) or isinstance(e, (ex.Var, ex.Index)):
+                same = affine(length) - affine(e)
+                self.facts += [same, same * -1]
+            lengths.append(length)
+        array = Array(
+            name, tensor, tuple(lengths), tuple(Along() for _ in dims), depth=len(self.loops)
+        )
+        self.arrays[name] = array
+        self.written.add(name)
+        if self.loops or not maker.startswith(("zeros", "empty")):
+            at = tuple(ex.Index(f"i{n}", d) for n, d in enumerate(dims))
+            value = Number(
+                ex.constant(maker.startswith("ones"), element)
+                if element.kind != "bool"
+                else one_bit(maker.startswith("ones"))
+            )
+            if fill is not None:
+                value = self.held(self.to(fill, NumberType(element), node), True)
+            if start is not None:
+                value = self.to(Number(self.let(start) + at[0], True), NumberType(element), node)
+            self.out += ir.nested(at, (ir.Store(tensor, at, value.expr),))
+        return array
+
+    def expanded(self, e: ex.Expr) -> ex.Expr:
+        """An expression with the values of its variables in their places."""
+        return rewrite(e, lambda n: self.expanded(self.lets[n]) if n in self.lets else None)
+
+
+_RESULTS: dict[str, ast.Name] = {}
+_MAKERS: dict[Any, str] = {
+    getattr(np, n): n
+    for n in (
+        "zeros",
+        "empty",
+        "ones",
+        "full",
+        "arange",
+        "zeros_like",
+        "empty_like",
+        "ones_like",
+        "full_like",
+    )
+}
+
+
+def is_speculatable_number(e: ex.Expr) -> bool:
+    """Test whether a value may be computed where it is not used."""
+    return all(
+        isinstance(n, ex.Var) or is_speculatable(n) for n in walk(e) if not isinstance(n, ex.Apply)
+    ) and all(
+        is_speculatable(
+            ex.Apply(n.function, tuple(ex.constant(1, o.type) for o in n.operands), n.type)
+        )
+        for n in walk(e)
+        if isinstance(n, ex.Apply)
+    )
+
+
+def build(source: FunctionSource, signature: Mapping[str, Any], checks: bool) -> Built:
+    """The kernel of a function for arguments of these types: passes over it until the types of its
+    variables are known.
+    """
+    definitions = Definitions(source.tree)
+    types: dict[ast.AST, Any] = {}
+    stored: set[ast.AST] = set()
+    for _ in range(MOST_PASSES):
+        builder = Builder(source, definitions, signature, checks, types, stored)
+        found = builder.kernel()
+        if not builder.changed:
+            if builder.unready:
+                raise source.mistake(
+                    "the type of a variable of this function is not known", source.tree
+                )
+            return found
+    _unstable(source)
+
+
+def _unstable(source: FunctionSource) -> NoReturn:
+    raise source.mistake("the types of this function's variables do not settle", source.tree)
+
+
+def _name(node: ast.AST) -> str:
+    found = getattr(node, "id", None) or getattr(node, "arg", None) or "v"
+    return str(found)
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _plain(shape: object) -> object:
+    """The structure of a result, whatever the types of its numbers."""
+    if isinstance(shape, tuple):
+        return tuple(map(_plain, shape))
+    return NumberType if isinstance(shape, NumberType) else shape
+
+
+def _breaks(block: Sequence[ast.stmt]) -> bool:
+    """Test whether a loop's body has a break of this loop."""
+    for s in block:
+        if isinstance(s, ast.Break):
+            return True
+        inner = (
+            [*s.body, *s.orelse]
+            if isinstance(s, ast.If)
+            else s.orelse
+            if isinstance(s, (ast.For, ast.While))
+            else []
+        )
+        if _breaks(inner):
+            return True
+    return False
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
+def _hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+__all__ = ["BOOL", "INT", "ArrayType", "Built", "IntegerType", "TraceError", "build", "field"]

@@ -1,0 +1,455 @@
+"""Python functions with loops: results and updated arrays are the Python function's, bit for bit,
+and anything not offered is an error at its line.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+import pickle
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.terminal.read_program import read_kernels
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+from loop_kernels import KERNELS
+
+f8, i8 = np.float64, np.int64
+
+
+def same(kernel: Any, *arguments: Any) -> Any:
+    """The kernel's result, which is the Python function's in value and type, as are its arrays."""
+    one, other = copy.deepcopy(arguments), copy.deepcopy(arguments)
+    with np.errstate(all="ignore"):
+        wanted = kernel.py_func(*other)
+    found = kernel(*one)
+    check(found, wanted)
+    for a, b in zip(one, other, strict=True):
+        check(a, b)
+    return found
+
+
+def check(found: Any, wanted: Any) -> None:
+    assert type(found) is type(wanted), (found, wanted)
+    if isinstance(wanted, tuple):
+        assert len(found) == len(wanted)
+        for a, b in zip(found, wanted, strict=True):
+            check(a, b)
+    elif isinstance(wanted, np.ndarray):
+        assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+    elif wanted is not None:
+        assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes(), (found, wanted)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_of_the_benchmark(name: str) -> None:
+    function, make = KERNELS[name]
+    kernel = cvm.kernel(function)
+    for size in (1, 2, 13):
+        same(kernel, *make(size, np.random.default_rng(size)))
+    text = kernel.lower("loops")
+    plan = read_kernels(text, f"{name}.loops")  # parses back, and is verified
+    from cvm.dialect.kernel_ir.kernel_printer import plan_text
+
+    assert plan_text(plan) == text
+
+
+@cvm.kernel
+def jumps(x: np.ndarray, n: int) -> Any:
+    found = -1
+    for i in range(0, len(x), 2):
+        if x[i] < 0:
+            continue
+        if x[i] > n:
+            found = i
+            break
+    else:
+        found = -2
+    k = 0
+    while True:
+        k += 1
+        if k % 3 == 0:
+            continue
+        if k > n:
+            break
+    while k > 0:
+        k -= 2
+    else:
+        k = k * 10
+    return found, k
+
+
+@cvm.kernel
+def steps(n: int, out: np.ndarray) -> Any:
+    total = 0
+    for i in range(n, -n, -3):
+        total = total * 7 + i
+    for i in range(-n, n, 2):
+        total ^= i
+    for _ in range(10, 0):
+        total = 99
+    k = 0
+    for i in range(len(out) - 1, -1, -1):
+        out[i] = k
+        k += 1
+    return total, k
+
+
+@cvm.kernel
+def by_a_step(a: int, b: int, step: int) -> int:
+    total = 0
+    for i in range(a, b, step):
+        total = total * 3 + i
+    return total
+
+
+@cvm.kernel
+def numbers(a: Any, b: Any) -> Any:
+    return (
+        *(a + b, a - b, a * b, a / b, -a, abs(b), +a, a // b, a % b),
+        *(a < b, a <= b, a != b, not a, a > 2, b <= 2.5),
+        *(float(a), bool(b), round(a), int(b)),
+    )
+
+
+@cvm.kernel
+def choices(a: Any, b: Any) -> Any:
+    return (
+        min(a, b),
+        max(b, a, 3),
+        a and b,
+        a or b,
+        (a if a > b else b) + 1,
+        a == b or a > 2,
+        a <= b <= 3,
+    )
+
+
+@cvm.kernel
+def integers(a: Any, b: Any) -> Any:
+    q, r = divmod(a, 7)
+    return a & b, a | b, a ^ b, ~a, a << 3, a >> 2, a // 3, b % 5, q, r, a**3, b**2, -a // b
+
+
+@cvm.kernel
+def weak(x: np.ndarray) -> Any:
+    s, t = 0, 1
+    for i in range(len(x)):
+        s += x[i]
+        t = t * 2 + i
+    return s, t, x[0] * 2, x[0] + 1.5, x[-1] / 2
+
+
+@cvm.kernel
+def views(x: np.ndarray, y: np.ndarray) -> Any:
+    inner = x[1:-1, ::2]
+    total = 0.0
+    for i in range(inner.shape[0]):
+        row = inner[i]
+        for j in range(len(row)):
+            row[j] += i - j
+            total += row[-j - 1]
+    for value in y[::-1]:
+        total = total * 0.5 + value
+    for row in x:
+        row[0] = total
+    return total, inner.size, x.ndim
+
+
+@cvm.kernel
+def made(n: int, x: np.ndarray) -> Any:
+    a = np.zeros((n, len(x)), np.int32)
+    b = np.full(n + 1, 2.5)
+    c = np.arange(3, n + 3)
+    d = np.ones_like(x)
+    for i in range(n):
+        e = np.zeros(len(x))
+        for j in range(len(x)):
+            e[j] += i
+            a[i, j] = i * j
+            d[j] += e[j] + b[i] * c[i]
+    return a, b, c, (d, n)
+
+
+@cvm.kernel
+def functions(x: float, y: np.ndarray) -> Any:
+    k = math.floor(x) + math.ceil(x)
+    return k, np.sqrt(y[0]), math.sqrt(abs(x)), np.maximum(x, y[1]), np.float32(x) * y[0], math.pi
+
+
+LIMIT, TABLE = 7, np.array([3, 1, 2])
+
+
+@cvm.kernel
+def around(i: int, scale: float = 2.5) -> Any:
+    return TABLE[i] * LIMIT * scale
+
+
+@cvm.kernel
+def swapped(x: np.ndarray, i: int, j: int) -> None:
+    x[i], x[j] = x[j], x[i]
+    x[i] += x[j] if x[i] > 0 and x[j] < x[i] else 1
+
+
+def test_control_flow() -> None:
+    for x in ([1, -5, 3, 0, 9, 9, 9], [], [1, 1, -1]):
+        for n in (0, 4, 100):
+            same(jumps, np.array(x, float), n)
+    for n in range(-3, 8):
+        same(steps, n, np.zeros(max(n, 0)))
+    for a, b, step in ((0, 9, 2), (9, -3, -4), (2, 2, 1), (3, -8, 2)):
+        same(by_a_step, a, b, step)
+
+
+@pytest.mark.parametrize("a", [0, 7, 13, 2.5, -0.0, np.float32(1.1), i8(-9), np.int8(100)])
+@pytest.mark.parametrize("b", [3, -4, 0.75, f8(-2.25), np.float32(0.3), np.int32(5), np.uint8(7)])
+def test_numbers(a: Any, b: Any) -> None:
+    if not (isinstance(b, np.uint8) and a == 0) and not (isinstance(a, np.int8) and b == -4):
+        same(numbers, a, b)
+    if np.float32 not in (type(a), type(b)):
+        assert choices(a, b) == choices.py_func(a, b)  # in the type that all of them have
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.int32, np.uint8, np.int16])
+def test_integers(kind: Callable[[int], Any]) -> None:
+    for a, b in ((5, 3), (100, 7), (0, 1)):
+        same(integers, kind(a), kind(b))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.int16])
+def test_weak_numbers(kind: Any) -> None:
+    same(weak, np.arange(1, 6).astype(kind))
+
+
+def test_arrays() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(7, 9))
+    same(views, x, rng.normal(size=5))
+    y = rng.normal(size=(9, 14))[:, ::2].T
+    one, other = y.copy().T.copy().T, y.copy().T.copy().T
+    assert not one.flags.c_contiguous
+    check(views(one, y[0]), views.py_func(other, y[0]))
+    assert np.array_equal(one, other)
+    same(made, 4, rng.normal(size=3))
+    same(made, 0, rng.normal(size=1))
+    same(functions, -2.75, np.array([2.0, 3.0], np.float32))
+    same(around, -1)
+    assert around(1, scale=4.0) == 28.0
+    for i, j in ((0, 3), (-1, 1), (2, 2)):
+        same(swapped, rng.normal(size=4), i, j)
+
+
+@cvm.kernel
+def held(x: np.ndarray) -> Any:
+    pair = (x[0], x[1])
+    total = 0.0
+    for value in x:
+        x[0] = 7.0
+        x[-1] += value
+        total += value
+    x[1] = 5.0
+    return pair, total
+
+
+def test_values_are_those_of_their_time() -> None:
+    same(held, np.array([1.0, 2.0, 3.0]))
+
+
+def test_overlapping_arguments() -> None:
+    @cvm.kernel
+    def shift(x: np.ndarray, y: np.ndarray) -> None:
+        for i in range(len(x)):
+            y[i] = x[i] + 1
+
+    for start in (0, 1, 3):
+        one, other = np.arange(40.0), np.arange(40.0)
+        shift(one[: 40 - start], one[start:])
+        shift.py_func(other[: 40 - start], other[start:])
+        assert np.array_equal(one, other)
+
+
+# errors of calls
+
+
+def failure(kind: type[Exception], kernel: Any, *arguments: Any) -> str:
+    with pytest.raises(kind) as caught:
+        kernel(*arguments)
+    assert isinstance(caught.value, cvm.Error)
+    assert caught.value.diagnostics[0].file == __file__
+    return str(caught.value)
+
+
+@cvm.kernel
+def faulty(x: np.ndarray, i: int, n: int) -> Any:
+    assert n < 100, "n is below 100"
+    x[i] = x[i] // n
+    if n == 13:
+        raise ValueError("thirteen")
+    for k in range(n):
+        last = k
+    return last
+
+
+def test_errors_of_calls() -> None:
+    x = np.arange(5)
+    assert faulty(x, -5, 3) == 2
+    text = failure(IndexError, faulty, x, 5, 1)
+    assert "index 5 is out of range for x with size 5" in text and "x[i] = x[i] // n" in text
+    failure(IndexError, faulty, x, -6, 1)
+    assert "by zero" in failure(ZeroDivisionError, faulty, x, 0, 0)
+    assert "thirteen" in failure(ValueError, faulty, x, 0, 13)
+    assert "n is below 100" in failure(AssertionError, faulty, x, 0, 100)
+    assert "last has no value" in failure(UnboundLocalError, faulty, x, 0, -1)
+    x.flags.writeable = False
+    assert "read-only" in failure(ValueError, faulty, x, 0, 1)
+    assert "foreign byte order" in failure(cvm.CallError, faulty, x.astype(">i8"), 0, 1)
+    assert cvm.kernel(checks=False)(faulty.py_func)(np.arange(5), 4, 2) == 1
+
+
+def test_values_that_do_not_fit() -> None:
+    @cvm.kernel
+    def put(x: np.ndarray, value: Any) -> None:
+        x[0] = value
+
+    failure(OverflowError, put, np.zeros(1, np.int8), 300)
+    failure(OverflowError, put, np.zeros(1, np.int32), math.inf)
+    failure(OverflowError, put, np.zeros(1, np.int8), i8(300))
+    failure(ValueError, put, np.zeros(1, np.int16), f8(math.nan))
+    same(put, np.zeros(1, np.int8), i8(-128))
+    same(put, np.zeros(1, np.int64), -(2.0**63))
+    same(put, np.zeros(1, np.uint8), 255)
+
+
+# what is not offered
+
+
+def refused(function: Any, *arguments: Any) -> str:
+    with pytest.raises(cvm.TraceError) as caught:
+        cvm.kernel(function)(*arguments)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.file == __file__ and diagnostic.code == "kernel.python"
+    return f"{diagnostic.span.text}: {diagnostic.message}"
+
+
+def test_what_is_not_offered() -> None:
+    x = np.zeros(3)
+
+    def a_string(x: Any) -> Any:
+        return "text"
+
+    def recursive(n: Any) -> Any:
+        return n * recursive(n - 1)
+
+    def a_comprehension(x: Any) -> Any:
+        return [v for v in x]
+
+    def undefined(x: Any) -> Any:
+        return lenght(x)  # type: ignore[name-defined]  # noqa: F821
+
+    def before(x: Any) -> Any:
+        y = z  # type: ignore[has-type]  # noqa: F821
+        z = 1
+        return y + z
+
+    def another_type(x: Any) -> Any:
+        y = 1
+        if x[0] > 0:
+            y = x
+        return y
+
+    def a_with(x: Any) -> Any:
+        with x:
+            pass
+
+    def two_kinds(x: Any) -> Any:
+        if x[0] > 0:
+            return 1
+        return x
+
+    def unknown(x: Any) -> Any:
+        return sorted(x)
+
+    assert '"text": kernels have no strings' in refused(a_string, x)
+    assert "recursion" in refused(recursive, 3)
+    assert "comprehensions" in refused(a_comprehension, x)
+    assert refused(undefined, x).startswith("lenght: lenght is not defined")
+    assert refused(before, x).startswith("z: z has no value here")
+    assert "y: y is a array of float64 with rank 1 here" in refused(another_type, x)
+    assert "kernels have no with" in refused(a_with, x)
+    assert "where another gives something else" in refused(two_kinds, x)
+    assert "sorted cannot be called in kernels" in refused(unknown, x)
+
+
+def test_a_kernel_is_an_object_like_a_function() -> None:
+    assert pickle.loads(pickle.dumps(jumps)) is jumps
+    assert jumps.__name__ == "jumps" and callable(jumps.py_func)
+    reference = cvm.kernel(target="reference")(jumps.py_func)
+    assert reference(np.ones(3), 2) == jumps(np.ones(3), 2)
+    with pytest.raises(cvm.TargetError, match="run on the targets"):
+        cvm.kernel(target="cuda")(jumps.py_func)
+    with pytest.raises(TypeError):
+        jumps(1)  # type: ignore[call-arg]
+    assert "while" in jumps.lower("loops", np.ones(3), 2)
+    assert "define" in jumps.lower("llvm", np.ones(3), 2)
+
+
+def test_threads_and_interrupts() -> None:
+    @cvm.kernel
+    def count(n: int) -> int:
+        k = 0
+        while k >= 0:
+            k += 1
+            if k == n:
+                return k
+        return -1
+
+    results: list[int] = []
+    threads = [threading.Thread(target=lambda: results.append(count(10**6))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert results == [10**6] * 4
+    if hasattr(__import__("signal"), "setitimer"):
+        import signal
+
+        def ring(*_: object) -> None:
+            raise InterruptedError
+
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            with pytest.raises(InterruptedError):
+                count(1 << 60)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+def test_fma() -> None:
+    @cvm.kernel
+    def fused(a: float, b: float, c: float) -> float:
+        return cvm.fma(a, b, c)
+
+    e = 2.0**-30
+    for given in ((1 + e, 1 - e, -1.0), (0.1, 10.0, -1.0), (math.inf, 1.0, 2.0), (0.0, 1.0, -0.0)):
+        check(fused(*given), cvm.fma(*given))
+    assert fused(1 + e, 1 - e, -1.0) == -(2.0**-60)
+
+
+def test_the_page_of_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "kernels.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "page_of_kernels.py").write_text("\n".join(blocks), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("page_of_kernels")
+    assert len(blocks) == 2
