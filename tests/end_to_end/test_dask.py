@@ -23,7 +23,7 @@ from hypothesis import given, strategies as st
 from tiers import examples
 
 import cvm
-from cvm.tracing import traced_function
+from cvm.transforms import traced_function
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
