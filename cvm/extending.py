@@ -48,6 +48,7 @@ from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, Target
 from cvm.dialect.support.entry_points import PLACED
 from cvm.dialect.support.suggest import did_you_mean
 from cvm.dialect.types.tensor_types import F32, F64, I1, I8, I16, I32, I64, TensorType, Type
+from cvm.importers import IMPORTERS
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
 from cvm.lowering.pass_context import Context
@@ -182,7 +183,6 @@ def register_importer(
     """Declare a function from the path of a model to a module, for files with this suffix, as in
     `cvm import model.suffix`.
     """
-    from cvm.commands.importing import IMPORTERS
 
     def declared(function: Callable[[Path], Module]) -> Callable[[Path], Module]:
         IMPORTERS[suffix.removeprefix(".").lower()] = function

@@ -25,7 +25,7 @@ from cvm.jit.targets import TARGETS  # noqa: E402
 from targets_agree import agree  # noqa: E402
 
 import cvm  # noqa: E402
-from cvm.commands.ops import by_dialect  # noqa: E402
+from cvm.terminal.operator_pages import by_dialect  # noqa: E402
 
 SHOWN = tuple(
     t for t in TARGETS if t in HERE or t != "cuda"

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import cvm
-from cvm.cli import Usage, named_processor
 from cvm.dialect.support.files import write_file
 from cvm.dialect.types.sizes import Size
 from cvm.importers.exactness import require
@@ -18,6 +17,7 @@ from cvm.jit.compile import find
 from cvm.jit.options import CompileOptions
 from cvm.terminal.files import load, write
 from cvm.terminal.read_program import parsed_sizes
+from cvm.terminal.usage import Usage, named_processor
 
 SHARED = (".so", ".dylib")
 LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")

@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.cli import Usage
-from cvm.commands.run import named
 from cvm.dialect.ir.function import Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.kernel_ir.formulas import Formulas
@@ -33,7 +31,8 @@ from cvm.terminal.arguments import UNKNOWN
 from cvm.terminal.diagnostics import as_json, as_sarif, show
 from cvm.terminal.display import digest
 from cvm.terminal.files import load, read, shown, write
-from cvm.terminal.read_program import read_level, warnings_of
+from cvm.terminal.read_program import named, read_level, warnings_of
+from cvm.terminal.usage import Usage
 
 FORMAT = "cvm certificate 1"
 SEEDS = 3  # of calls

@@ -2,7 +2,8 @@
 
 from argparse import Namespace
 
-from cvm.cli import Usage, parser
+from cvm.terminal.command_line import parser
+from cvm.terminal.usage import Usage
 
 
 def completion(options: Namespace) -> int:

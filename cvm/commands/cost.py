@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.cli import Usage
 from cvm.commands.cost_on_gpu import cost_on_gpu
 from cvm.dialect.ir.module import Module
 from cvm.jit.cache import disk_cache
@@ -25,6 +24,7 @@ from cvm.lowering.analysis.count_operations import Cost
 from cvm.terminal.display import columns, timed
 from cvm.terminal.files import page, suffix_of, write
 from cvm.terminal.read_program import compiled, parsed_sizes, read_kernels, read_level
+from cvm.terminal.usage import Usage
 
 LONGEST = 60  # letters of a name in the table
 ROUNDS = 10  # of which the fastest counts

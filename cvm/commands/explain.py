@@ -9,9 +9,9 @@ from importlib.resources import files
 from textwrap import dedent, indent
 from typing import NamedTuple
 
-from cvm.cli import Usage
 from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.support.suggest import did_you_mean
+from cvm.terminal.usage import Usage
 
 GENERAL = {  # what may follow any operator's name in a code
     "attributes": "an operator has the attributes of its page, "

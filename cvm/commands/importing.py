@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,18 +14,17 @@ import numpy as np
 from numpy.lib.format import write_array
 
 import cvm
-from cvm.cli import Usage
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.function import Operation
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
 from cvm.dialect.support.array_files import read_arrays
 from cvm.dialect.support.entry_points import load_offered
-from cvm.importers import printable
+from cvm.importers import IMPORTERS, printable
 from cvm.importers.cvm_runtime import program_text, read_model
 from cvm.terminal.files import write
+from cvm.terminal.usage import Usage
 
-IMPORTERS: dict[str, Callable[[Path], Module]] = {}  # of other packages, by the suffix of files
 INLINE = 8  # elements of a constant that stays in the text
 
 

@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 
-from cvm.cli import Usage
 from cvm.dialect.ir.module import Module
 from cvm.dialect.support.fp_environment import DefaultFpEnvironment
 from cvm.jit.functions.clocked_program import CompiledGraph
@@ -14,6 +13,7 @@ from cvm.lowering.processor import compiling_for
 from cvm.terminal.arguments import write_arrays
 from cvm.terminal.files import write
 from cvm.terminal.read_program import compiled, read_level
+from cvm.terminal.usage import Usage
 
 
 def lower(options: Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from cvm.cli import Usage
+from cvm.terminal.usage import Usage
 
 
 def lsp(options: Namespace) -> int:

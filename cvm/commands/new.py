@@ -7,9 +7,9 @@ from argparse import Namespace
 from importlib.resources import files
 from pathlib import Path
 
-from cvm.cli import Usage
 from cvm.dialect.spec.operator import DIALECTS
 from cvm.dialect.support.files import write_file
+from cvm.terminal.usage import Usage
 
 
 def new(options: Namespace) -> int:

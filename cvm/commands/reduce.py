@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import cvm
-from cvm.cli import Usage
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
 from cvm.dialect.support.files import write_file
 from cvm.terminal.files import read, write
 from cvm.terminal.read_program import read_level
+from cvm.terminal.usage import Usage
 
 Interesting = Callable[[str], bool]
 START = r"(?<![\w%@?])(?<!\d\.)"  # of a number: not inside of a name or of another number

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.cli import Usage
 from cvm.dialect.cog.clocked import Sensor, warnings as graph_warnings
 from cvm.dialect.ir.function import Graph
 from cvm.dialect.ir.module import Module
@@ -27,7 +26,8 @@ from cvm.jit.targets import TARGETS, find_target
 from cvm.terminal.arguments import arrays_by_name, inputs, write_arrays
 from cvm.terminal.diagnostics import unescaped
 from cvm.terminal.display import columns, digest, duration, shown, timed, waiting
-from cvm.terminal.read_program import compiled, read_level, signature
+from cvm.terminal.read_program import compiled, named, read_level, signature
+from cvm.terminal.usage import Usage
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options of clocked programs only
 PROGRESS_SECONDS = 0.1  # between updates of the progress bar
@@ -127,21 +127,6 @@ def show_profile(
         f"{duration(whole)} in {counted(len(spent), 'kernel')}, each with the microsecond of a call"
     )
     print("\n".join([*columns(rows, ">>>><<"), end]), file=out)
-
-
-def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
-    """The results by their names in the program; one that is returned twice has a number the second
-    time.
-    """
-    results: dict[str, np.ndarray] = {}
-    for value, array in zip(
-        f.function.results, returned if isinstance(returned, tuple) else (returned,), strict=True
-    ):
-        name = value.name
-        while name in results:
-            name += f".{len(results)}"
-        results[name] = array
-    return results
 
 
 def fastest(f: CompiledFunction, arrays: list[np.ndarray], first: float) -> str:

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.cli import Usage
 from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.terminal.usage import Usage
 from cvm.testing.selftest_set import Part, parts
 
 from .run import progress

@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from cvm.cli import Usage
 from cvm.terminal.diagnostics import unescaped
+from cvm.terminal.usage import Usage
 from cvm.testing.commands import Skipped, lacking, perform
 from cvm.testing.filetest import Failure, Filetest, bless, coloured
 

@@ -2,10 +2,15 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import cvm
+from cvm.dialect.ir.module import Module
 from cvm.dialect.support.diagnostics import Diagnostic, Note, Source, Span
+
+IMPORTERS: dict[str, Callable[[Path], Module]] = {}  # of other packages, by the suffix of files
 
 
 def refuse(filename: str, message: str, *notes: Note) -> NoReturn:

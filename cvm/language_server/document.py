@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from cvm.commands.ops import page, summary
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.function import Function, Graph, Value
 from cvm.dialect.ir.module import Module
@@ -23,6 +22,7 @@ from cvm.lowering.formulas.overflow_warnings import Analysis
 from cvm.parser import check
 from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
+from cvm.terminal.operator_pages import page, summary
 from cvm.terminal.read_program import reader_of, warnings_of
 
 HEADS = ("FUNC", "GRAPH")  # tokens that begin a scope of values

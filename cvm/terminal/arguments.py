@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cvm.cli import Usage
 from cvm.dialect.ir.function import Function, Value
 from cvm.dialect.support.array_files import read_arrays
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import Type
 from cvm.terminal.files import write
+from cvm.terminal.usage import Usage
 
 UNKNOWN = 4  # the value of an unknown size for random inputs
 MAGNITUDE = 100  # bound of random integers without a declared range

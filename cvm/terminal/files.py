@@ -7,10 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import cvm
-from cvm.cli import Usage
 from cvm.dialect.ir.module import Module
 from cvm.dialect.support.diagnostics import read_bytes
 from cvm.dialect.support.files import write_file
+from cvm.terminal.usage import Usage
 
 STDIN = "<stdin>"
 MODELS = {

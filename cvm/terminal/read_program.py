@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 import cvm
-from cvm.cli import Usage
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
@@ -20,9 +21,11 @@ from cvm.dialect.support.suggest import did_you_mean
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import MAX_SIZE
 from cvm.jit.compile import compile_program
+from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import DEFAULT, CompileOptions
 from cvm.jit.targets import TARGETS, find_target
 from cvm.terminal.files import load, read, shown
+from cvm.terminal.usage import Usage
 
 Level: TypeAlias = Module | Formulas | Plan
 
@@ -176,3 +179,18 @@ def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Module:
     return program.with_functions(
         {name: settled(program, f, sizes) for name, f in program.functions.items()}
     )
+
+
+def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
+    """The results by their names in the program; one that is returned twice has a number the second
+    time.
+    """
+    results: dict[str, np.ndarray] = {}
+    for value, array in zip(
+        f.function.results, returned if isinstance(returned, tuple) else (returned,), strict=True
+    ):
+        name = value.name
+        while name in results:
+            name += f".{len(results)}"
+        results[name] = array
+    return results

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import cvm
-from cvm.cli import Usage
 from cvm.dialect.ir.function import Function
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
@@ -28,6 +27,7 @@ from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import Pass, run_passes
 from cvm.lowering.verify_passes import verified
 from cvm.terminal.display import duration, timed
+from cvm.terminal.usage import Usage
 
 PACKAGES = ("numpy", "llvmlite", "lark")
 HEADS = ("pipeline", "target", "cpu")  # of a reproducer

@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.commands.diff import smallest
-from cvm.commands.run import named
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.spec.operator import Operator
@@ -28,6 +26,8 @@ from cvm.jit.targets import TARGETS
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from cvm.lowering.pipeline import unscheduled
 from cvm.terminal.arguments import random_arrays
+from cvm.terminal.read_program import named
+from cvm.testing.differences import smallest
 
 from .check_rules import arguments, copies, place, samples, wrong_derivative, wrong_simplification
 from .lines import difference

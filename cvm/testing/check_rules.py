@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.commands.diff import distance, smallest
 from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.function import Function, Literal, Operation, Value
 from cvm.dialect.ir.module import Module
@@ -28,6 +27,7 @@ from cvm.dialect.types.tensor_types import TensorType
 from cvm.jit.compile import prepared
 from cvm.jit.functions.reference_function import ReferenceFunction
 from cvm.terminal.arguments import random_arrays
+from cvm.testing.differences import distance, smallest
 
 SEEDS = 9
 Arrays = list[np.ndarray]

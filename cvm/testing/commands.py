@@ -10,15 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from difflib import unified_diff
-from functools import cache
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
 import cvm
-from cvm.cli import Usage
-from cvm.commands.opt import all_passes, text_after
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
 from cvm.dialect.kernel_ir.execution_plan import Plan
@@ -29,7 +26,7 @@ from cvm.jit.host_processor import resolve
 from cvm.jit.targets import all_stages, find_target
 from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ranges
 from cvm.lowering.passes import run_passes
-from cvm.lowering.pipeline import PIPELINES, context_of
+from cvm.lowering.pipeline import context_of
 from cvm.lowering.processor import compiling_for
 from cvm.terminal.arguments import random_arrays
 from cvm.terminal.display import digest as sha256
@@ -43,8 +40,11 @@ from cvm.terminal.read_program import (
     targets_of,
     warnings_of,
 )
+from cvm.terminal.run_pipeline import all_passes, text_after
+from cvm.terminal.usage import Usage
 
 from .checks import Mismatch, check_text
+from .command_names import OWN, names
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
 from .lines import Call, as_array, difference, read_call
 
@@ -144,11 +144,6 @@ def _module(test: Filetest, command: Command) -> Module:
             f"it is for programs of functions, and the file holds {type(program).__name__.lower()}"
         )
     return program
-
-
-@cache
-def names() -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*_COMMANDS, *all_stages(), *all_passes(), *PIPELINES)))
 
 
 # The commands that print text
@@ -404,13 +399,6 @@ def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> st
     return f"it did not fail, and gave {result}"
 
 
-_COMMANDS: Mapping[str, Callable[[Filetest, Command], Golden | None]] = {
-    "run": run,
-    "check": check,
-    "overflow": overflow,
-    "fmt": fmt,
-    "digest": digest,
-    "opt": opt,
-    "ranges": graph,
-    "graph": graph,
-}
+_COMMANDS: Mapping[str, Callable[[Filetest, Command], Golden | None]] = dict(
+    zip(OWN, (run, check, overflow, fmt, digest, opt, graph, graph), strict=True)
+)

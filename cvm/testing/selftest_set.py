@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.commands.ops import by_dialect
 from cvm.dialect.dali.pointwise import Pointwise
 from cvm.dialect.ir.function import Graph
 from cvm.dialect.ir.module import Module
@@ -22,6 +21,7 @@ from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES
+from cvm.terminal.operator_pages import by_dialect
 
 from .selftest_values import EDGES, TAME, WIDE, below, elements
 

@@ -11,7 +11,7 @@ import pytest
 from available_targets import EVERY
 from conformance_cases import cases, failures
 
-from cvm.commands.ops import by_dialect
+from cvm.terminal.operator_pages import by_dialect
 
 FEW = 3  # cases of an operator on each target in the quick tier
 

@@ -12,7 +12,7 @@ from cvm.dialect.kernel_ir.loops import Loop
 from cvm.lowering.pipeline import lower
 
 import cvm
-from cvm.commands.opt import text_after as opt_text
+from cvm.terminal.run_pipeline import text_after as opt_text
 
 RECURRENCE = """
 func @step(%h: tensor<2x8xf32>, %x: tensor<2x5xf32>, %w: tensor<8x5xf32>, %r: tensor<8x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {

@@ -17,7 +17,7 @@ from cvm.lowering import pipeline
 
 import cvm
 from cvm import cli
-from cvm.commands.diff import distance
+from cvm.testing.differences import distance
 
 PROGRAM = """func @main(%x: tensor<?N x 4 x i32>, %w: tensor<3x4xi32>) -> tensor<?N x 3 x i32> {
   %h = cvm.dense %x, %w

@@ -34,8 +34,8 @@ from samples import SAMPLES
 
 import cvm
 from cvm import cli, extending
-from cvm.commands.ops import by_dialect
-from cvm.commands.opt import all_passes
+from cvm.terminal.operator_pages import by_dialect
+from cvm.terminal.run_pipeline import all_passes
 from cvm.testing.commands import perform
 from cvm.testing.filetest import Filetest
 

@@ -9,7 +9,7 @@ from cvm.dialect.spec.operator import OPERATORS
 from targets_agree import agree
 
 import cvm
-from cvm.commands.ops import by_dialect, page, summary
+from cvm.terminal.operator_pages import by_dialect, page, summary
 
 ROOT = Path(__file__).parents[2]
 OPS = sorted(name for members in by_dialect().values() for name in (op.name for op in members))

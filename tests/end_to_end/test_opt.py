@@ -15,7 +15,7 @@ from cvm.lowering import pipeline
 from cvm.lowering.passes import Pass
 
 from cvm import cli
-from cvm.commands import opt
+from cvm.terminal import run_pipeline
 
 PROGRAM = """func @main(%x: tensor<4x4xi32>, %w: tensor<8x4xi32>) -> tensor<4x8xi32> {
   %h = cvm.dense %x, %w
@@ -87,7 +87,7 @@ def test_variants_of_a_target(program: Path, capsys: pytest.CaptureFixture[str])
         ]
     }
     assert texts["cpu"] == texts["cpu again"] != texts["option"] == texts["target"]
-    chosen = {p.name: p.options for p in opt._chosen("split_reduction,map_to_grid")}
+    chosen = {p.name: p.options for p in run_pipeline._chosen("split_reduction,map_to_grid")}
     assert chosen["split_reduction"] == {"grid": True}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cvm.lowering.pipeline import PIPELINES
 
-from cvm.commands.opt import all_passes
+from cvm.terminal.run_pipeline import all_passes
 from cvm.testing.filetest import Filetest
 
 FOLDER = Path(__file__).parent

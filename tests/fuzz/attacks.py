@@ -25,10 +25,10 @@ from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
 
 import cvm
-from cvm.cli import Usage
 from cvm.importers.cvm_runtime import program_text, read_model
 from cvm.terminal.arguments import load, random_arrays
 from cvm.terminal.read_program import read_level
+from cvm.terminal.usage import Usage
 
 from . import random_kernels
 from .mutate import mutate_bytes, mutate_text

@@ -23,8 +23,8 @@ from samples import SAMPLES
 from tiers import some
 
 import cvm
-from cvm.commands.ops import by_dialect
 from cvm.terminal.arguments import random_arrays
+from cvm.terminal.operator_pages import by_dialect
 from cvm.terminal.read_program import compiled, read_level
 
 ROOT = Path(__file__).parents[2]

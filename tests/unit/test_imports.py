@@ -38,7 +38,7 @@ ALSO = {
     "cvm/testing/pytest_plugin.py": "pytest",
 }  # files that may import more
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for
-# types
+# types; those joined by + import each other
 ORDER = {
     "dialect": "support types kernel_ir spec builtin ir cvm dali cog theano numpy quant",
     "lowering": "processor pass_context clocked_plan passes "
@@ -47,6 +47,8 @@ ORDER = {
     "verify_passes pipeline explain_strategies operation_costs levels",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile "
     "source_cache aot",
+    "cvm": "tracing+numpy dali theano importers terminal testing dask extending highlight "
+    "language_server commands cli __main__",
 }
 
 
@@ -92,18 +94,52 @@ def test_rooms_import_one_way(room: str) -> None:
 
 @pytest.mark.parametrize("room", ORDER)
 def test_rooms_inside_a_room_import_one_way(room: str) -> None:
-    order = ORDER[room].split()
-    assert set(order) == {
+    rank = {name: n for n, names in enumerate(ORDER[room].split()) for name in names.split("+")}
+    assert set(rank) == {
         p.stem for p in (ROOT / room).iterdir() if (p / "__init__.py").exists() or p.suffix == ".py"
     } - {"__init__"}
+    package = "cvm." if room == "cvm" else f"cvm.{room}."
     for path in (ROOT / room).rglob("*.py"):
         own = path.relative_to(ROOT / room).parts[0].removesuffix(".py")
-        for module in imports(path, types=False):
-            _, _, inside = module.partition(f"cvm.{room}.")
+        for module in imports(path, types=False) if own != "__init__" else ():
+            inside = module.removeprefix(package) if module.startswith(package) else ""
             other = inside.partition(".")[0]
-            assert not inside or order.index(other) <= order.index(own), (
-                f"{path}: {own} does not import {other}"
-            )
+            assert room == "cvm" or not inside or other in rank, f"{path}: {other} has no rank"
+            assert rank.get(other, 0) <= rank[own], f"{path}: {own} does not import {other}"
+
+
+FORMATS = ("onnx", "tflite", "tosa", "mlir", "cvm_runtime")
+
+
+def test_the_importers_of_formats_share_a_core_alone() -> None:
+    folder = ROOT / "cvm" / "importers"
+    for path in folder.rglob("*.py"):
+        own = path.relative_to(folder).parts[0].removesuffix(".py")
+        for module in imports(path):
+            other = module.removeprefix("cvm.importers.").partition(".")[0]
+            allowed = other == own or own == "mlir_text"  # which tells TOSA's dialect from others
+            assert other not in FORMATS or allowed, f"{path}: {own} does not import {other}"
+
+
+PUBLIC = (
+    "cvm.cli cvm.dali cvm.dask cvm.extending cvm.highlight cvm.testing.pytest_plugin cvm.theano"
+)
+
+
+@pytest.mark.parametrize("name", PUBLIC.split())
+def test_public_modules_keep_their_places(name: str) -> None:
+    pytest.importorskip({"cvm.dask": "dask", "cvm.highlight": "pygments"}.get(name, "cvm"))
+    importlib.import_module(name)
+
+
+def test_entry_points_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    groups = [project["scripts"], *project.get("entry-points", {}).values()]
+    for place in [p for group in groups for p in group.values()]:
+        module, _, name = place.partition(":")
+        if module == "cvm.highlight":
+            pytest.importorskip("pygments")
+        assert not name or hasattr(importlib.import_module(module), name), place
 
 
 def test_rooms_have_one_name() -> None:
