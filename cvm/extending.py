@@ -43,7 +43,8 @@ from cvm.dialect.kernel_ir.loops import (
 )
 from cvm.dialect.kernel_ir.traverse import rewrite, walk
 from cvm.dialect.spec.foreign_operators import guarded
-from cvm.dialect.spec.operator import OPERATORS, C, Operator, T, Unmet, operator
+from cvm.dialect.spec.operator import OPERATORS, C, Operator, T, operator
+from cvm.dialect.spec.unmet import Unmet
 from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
 from cvm.dialect.support.entry_points import PLACED
 from cvm.dialect.support.suggest import did_you_mean

@@ -14,16 +14,9 @@ from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from ..dialect.ir.function import Function
-from ..dialect.kernel_ir.execution_plan import Kernels, Plan
+from ..dialect.kernel_ir.execution_plan import Kernels, Loop, Plan
 from ..dialect.kernel_ir.formulas import Formulas, LoopNest, Step
-from ..dialect.kernel_ir.loops import (
-    Block,
-    Kernel,
-    Loop,
-    Statement,
-    reshaped_parameters,
-    rewrite_block,
-)
+from ..dialect.kernel_ir.loops import Block, Kernel, Statement, reshaped_parameters, rewrite_block
 from ..dialect.support.compilation_context import check_time
 from .clocked_plan import StepPlan
 from .pass_context import Context

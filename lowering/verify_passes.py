@@ -13,11 +13,11 @@ from ..dialect.builtin import Calling
 from ..dialect.ir.function import Function, Literal, Value
 from ..dialect.ir.verify import Scope, check_function
 from ..dialect.ir.verify_inplace import check_destroyed
-from ..dialect.kernel_ir.execution_plan import Kernels, Plan, viewed
+from ..dialect.kernel_ir.execution_plan import Kernels, Loop, Plan, viewed
 from ..dialect.kernel_ir.expressions import Read, Tensor
 from ..dialect.kernel_ir.formulas import Formula, Formulas, View
 from ..dialect.kernel_ir.kernel_printer import statement_text
-from ..dialect.kernel_ir.loops import Kernel, Loop
+from ..dialect.kernel_ir.loops import Kernel
 from ..dialect.kernel_ir.traverse import walk
 from ..dialect.spec.foreign_operators import source_place, source_span
 from ..dialect.support.diagnostics import NOWHERE, Diagnostic, Error, Note

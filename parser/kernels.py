@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from lark.exceptions import LarkError, UnexpectedInput
 
 from ..dialect.kernel_ir import expressions as ex, loops as ir
-from ..dialect.kernel_ir.execution_plan import Plan
+from ..dialect.kernel_ir.execution_plan import Loop, Plan
 from ..dialect.kernel_ir.formulas import Formulas
 from ..dialect.kernel_ir.index_bounds import index_extent
 from ..dialect.kernel_ir.kernel_printer import PRECEDENCE, Names, tensor_text
@@ -188,7 +188,7 @@ class KernelReader:
                 )
             del given[1 : 1 + how.carry]
             parameters = (*parameters[: len(parameters) - count], *results, *results)
-        loop = ir.Loop(name[1:], parameters, (), count, self.span(name), scheduled=True, steps=how)
+        loop = Loop(name[1:], parameters, (), count, self.span(name), scheduled=True, steps=how)
         self.scope.kernels.append(
             replace(loop, operands=tuple(map(parameters.index, given))).with_plan(plan)
         )

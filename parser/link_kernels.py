@@ -8,10 +8,10 @@ it, unless the text declares what is. One that is both is updated in place.
 
 from collections.abc import Mapping, Sequence
 
-from ..dialect.kernel_ir.execution_plan import Plan, reads_and_writes
+from ..dialect.kernel_ir.execution_plan import Loop, Plan, reads_and_writes
 from ..dialect.kernel_ir.expressions import Extent, Tensor
 from ..dialect.kernel_ir.kernel_printer import Names, tensor_text
-from ..dialect.kernel_ir.loops import Alloc, Kernel, Loop, nodes, statements
+from ..dialect.kernel_ir.loops import Alloc, Kernel, nodes, statements
 from ..dialect.support.diagnostics import NOWHERE, Diagnostic, Span, VerifyError
 from ..dialect.types.sizes import atoms_of, in_order, may_be_same, product
 

@@ -26,7 +26,8 @@ from ..kernel_ir.expressions import (
 from ..kernel_ir.loops import Assert, Block, Let, Statement, Store
 from ..kernel_ir.scalar_functions import SCALARS
 from ..spec.broadcasting import all_of, any_of, same_shape
-from ..spec.operator import C, Operator, T, Unmet, operator
+from ..spec.operator import C, Operator, T, operator
+from ..spec.unmet import Unmet
 from ..types.sizes import Dim, Shape
 from ..types.tensor_types import BY_DTYPE, I64, UI64, ElementType, TensorType
 from .pad_slice_reshape import distinct_axes, nested

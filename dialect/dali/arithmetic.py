@@ -18,7 +18,8 @@ from ..kernel_ir.expressions import (
     select,
 )
 from ..kernel_ir.scalar_functions import SCALARS
-from ..spec.operator import T, Unmet, operator
+from ..spec.operator import T, operator
+from ..spec.unmet import Unmet
 from ..types.tensor_types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
 from .pointwise import Binary, Pointwise, Unary, supported
 from .promotion import SUPPORTED

@@ -11,8 +11,7 @@ from pathlib import Path
 from ..builtin import Const, Elements
 from ..types.attributes import attribute_text
 from .diagram_layout import Box, Route, place
-from .function import Function, Graph, Literal, Operation, Value
-from .module import Module
+from .function import Function, Functions, Graph, Literal, Operation, Value
 from .program_printer import Names, operation_text, written_attributes
 
 LETTER, LINE, PAD = (
@@ -55,7 +54,7 @@ class Sketch:
     fed: list[tuple[Box, Box]] = field(default_factory=list)
 
 
-def svg(module: Module, functions: Iterable[Function]) -> str:
+def svg(module: Functions, functions: Iterable[Function]) -> str:
     """The functions as SVG, one below the other."""
     parts: list[str] = []
     width, y = 0.0, MARGIN
@@ -96,7 +95,7 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
     return "\n".join([f"{head}<style>\n{style}</style>", *parts, "</svg>\n"])
 
 
-def html(module: Module, functions: Sequence[Function], caption: str) -> str:
+def html(module: Functions, functions: Sequence[Function], caption: str) -> str:
     """A caption and the drawing, for a notebook; of many operations the caption alone."""
     drawing = (
         svg(module, functions) if sum(len(f.operations) for f in functions) <= MOST_DRAWN else ""
@@ -126,7 +125,7 @@ def caption(function: Function) -> str:
 # From operations to boxes
 
 
-def sketched(module: Module, function: Function) -> Sketch:
+def sketched(module: Functions, function: Function) -> Sketch:
     kind = "graph" if isinstance(function, Graph) else "func"
     sketch = Sketch(f"{kind} @{function.name}")
     names = Names(function.arguments)

@@ -1,8 +1,8 @@
 """Functions: operations over SSA values, built by the parser or in Python."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -129,3 +129,10 @@ class Graph(Function):
     """`graph @name { operations }`: a clocked program of state and its update per tick, without
     arguments and results.
     """
+
+
+class Functions(Protocol):
+    """What has functions by their names, as a module has."""
+
+    @property
+    def functions(self) -> Mapping[str, Function]: ...

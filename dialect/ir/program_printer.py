@@ -5,7 +5,7 @@ generic form.
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,17 +14,14 @@ from ..spec.operator import Operator
 from ..types.attributes import Symbol, attribute_text, quoted
 from ..types.literal_types import literal_text, literal_type
 from ..types.tensor_types import Type
-from .function import Function, Graph, Literal, Operation, Value, unique_name
-
-if TYPE_CHECKING:
-    from .module import Module
+from .function import Function, Functions, Graph, Literal, Operation, Value, unique_name
 
 WIDTH = 100  # columns beyond which a function's head has one argument per line
 Notes = Mapping[Operation, str]
 
 
 def print_module(
-    module: "Module", generic: bool = False, notes: Notes = MappingProxyType({})
+    module: Functions, generic: bool = False, notes: Notes = MappingProxyType({})
 ) -> str:
     """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered
     dialects read.

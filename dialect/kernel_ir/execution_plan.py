@@ -1,5 +1,7 @@
 """A function as kernels: which kernels run in which order, and what the arrays they share are."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -7,17 +9,19 @@ from functools import cached_property
 import numpy as np
 
 from ..support.diagnostics import Span
-from ..types.sizes import Dim
+from ..types.sizes import Dim, same_size
+from ..types.tensor_types import UI8
 from .expressions import Read, Tensor
 from .integer_interval import Interval
 from .loops import (
+    NO_STEPS,
+    Alloc,
     If,
     Kernel,
-    Loop,
+    Steps,
     Store,
     expressions,
     reshaped_parameters,
-    scratch_buffers,
     statements,
 )
 from .traverse import walk
@@ -64,7 +68,7 @@ class Plan:
         return home
 
     @property
-    def plans(self) -> "Iterator[Plan]":
+    def plans(self) -> Iterator[Plan]:
         """The plan and those of its loops."""
         yield self
         for k in self.kernels:
@@ -82,6 +86,49 @@ class Plan:
     def data(self) -> dict[Tensor, np.ndarray]:
         """The constants, those of loops among them."""
         return {t: array for plan in self.plans for t, array in plan.constants.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Kernel):
+    """A loop over a plan: over the kernels of another plan, which stands among kernels and is
+    scheduled by itself.
+
+    `operands` are the places in `parameters` of the condition, if the steps have one, and of what
+    the plan's arguments are or are slices of; the condition's carried values lie in the results
+    throughout. The carried values of a loop of known `trips` move between the results and `spares`,
+    the first `scratch` buffers; the last is the plan's workspace.
+    """
+
+    plan: Plan = None  # type: ignore[assignment]  # a field after those with defaults
+    steps: Steps = NO_STEPS
+    operands: tuple[int, ...] = ()
+    scratch: tuple[Tensor, ...] = ()
+
+    @property
+    def given(self) -> tuple[Tensor, ...]:
+        """The operands, among them the carried values of a loop with a condition."""
+        found = [self.parameters[n] for n in self.operands]
+        return (*found[:1], *self.outputs, *found[1:]) if self.steps.trips is None else tuple(found)
+
+    def with_plan(self, plan: Plan) -> Loop:
+        """The loop over a plan, or over another form of the same plan."""
+        stored = plan.results if self.steps.trips is None else plan.results[: self.steps.carry]
+        spares = [Tensor(f"{r.name}.next", r.shape, r.element, "heap") for r in stored]
+        *spares, workspace = self.scratch or (*spares, Tensor("workspace", (0,), UI8, "heap"))
+        if not same_size(workspace.shape[0], plan.workspace):
+            workspace = replace(workspace, shape=(plan.workspace,))
+        return replace(self, plan=plan, scratch=(*spares, workspace))
+
+
+def scratch_buffers(kernel: Kernel) -> list[Tensor]:
+    """The buffers of a kernel that are too large for registers and the stack."""
+    if isinstance(kernel, Loop):
+        return [*kernel.scratch]
+    return [
+        s.tensor
+        for s in statements(kernel.body)
+        if isinstance(s, Alloc) and s.tensor.space == "heap"
+    ]
 
 
 def hoist_constants(plan: Plan) -> Plan:

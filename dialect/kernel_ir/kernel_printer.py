@@ -12,7 +12,7 @@ from ..types.attributes import quoted
 from ..types.sizes import Dim, same_size
 from ..types.tensor_types import I1, I64, ElementType
 from . import expressions as ex
-from .execution_plan import Plan, hoist_constants, reads_and_writes
+from .execution_plan import Loop, Plan, hoist_constants, reads_and_writes
 from .loops import (
     UNBOUNDED,
     Alloc,
@@ -25,7 +25,6 @@ from .loops import (
     If,
     Kernel,
     Let,
-    Loop,
     Prefetch,
     Return,
     Statement,

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_not
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from ..support.diagnostics import NOWHERE, Span
-from ..types.sizes import Dim, product, same_size
-from ..types.tensor_types import UI8, ElementType
+from ..types.sizes import Dim, product
+from ..types.tensor_types import ElementType
 from .affine import Affine, affine
 from .expressions import (
     ZERO,
@@ -46,9 +46,6 @@ from .expressions import (
 )
 from .scalar_functions import SCALARS
 from .traverse import rewrite, substitute, walk
-
-if TYPE_CHECKING:
-    from .execution_plan import Plan
 
 MAX_STEPS = 1 << 40
 UNBOUNDED = (1 << 63) - 1  # the extent of an index whose loop ends where data says
@@ -271,38 +268,6 @@ def is_aligned(shape: tuple[Dim, ...], element: ElementType) -> bool:
     return isinstance(size, int) and size * element.bytes % 16 == 0
 
 
-@dataclass(frozen=True, eq=False)
-class Loop(Kernel):
-    """A loop over a plan: over the kernels of another plan, which stands among kernels and is
-    scheduled by itself.
-
-    `operands` are the places in `parameters` of the condition, if the steps have one, and of what
-    the plan's arguments are or are slices of; the condition's carried values lie in the results
-    throughout. The carried values of a loop of known `trips` move between the results and `spares`,
-    the first `scratch` buffers; the last is the plan's workspace.
-    """
-
-    plan: "Plan" = None  # type: ignore[assignment]  # a field after those with defaults
-    steps: Steps = NO_STEPS
-    operands: tuple[int, ...] = ()
-    scratch: tuple[Tensor, ...] = ()
-
-    @property
-    def given(self) -> tuple[Tensor, ...]:
-        """The operands, among them the carried values of a loop with a condition."""
-        found = [self.parameters[n] for n in self.operands]
-        return (*found[:1], *self.outputs, *found[1:]) if self.steps.trips is None else tuple(found)
-
-    def with_plan(self, plan: "Plan") -> "Loop":
-        """The loop over a plan, or over another form of the same plan."""
-        stored = plan.results if self.steps.trips is None else plan.results[: self.steps.carry]
-        spares = [Tensor(f"{r.name}.next", r.shape, r.element, "heap") for r in stored]
-        *spares, workspace = self.scratch or (*spares, Tensor("workspace", (0,), UI8, "heap"))
-        if not same_size(workspace.shape[0], plan.workspace):
-            workspace = replace(workspace, shape=(plan.workspace,))
-        return replace(self, plan=plan, scratch=(*spares, workspace))
-
-
 def accumulator(name: str, element: ElementType) -> Tensor:
     """A scalar that a nest updates."""
     return Tensor(name, (), element, "register")
@@ -429,17 +394,6 @@ def nodes(block: Block) -> Iterator[Expr]:
     each statement.
     """
     return (e for s in statements(block) for top in expressions(s) for e in walk(top))
-
-
-def scratch_buffers(kernel: Kernel) -> list[Tensor]:
-    """The buffers of a kernel that are too large for registers and the stack."""
-    if isinstance(kernel, Loop):
-        return [*kernel.scratch]
-    return [
-        s.tensor
-        for s in statements(kernel.body)
-        if isinstance(s, Alloc) and s.tensor.space == "heap"
-    ]
 
 
 def shared_bytes(block: Sequence[Statement], within: bool = True) -> int:

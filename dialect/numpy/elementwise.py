@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..spec.operator import C, T, Unmet, operator
+from ..spec.operator import C, T, operator
+from ..spec.unmet import Unmet
 from ..theano.dimensions import sizes_agree
 from ..theano.elemwise import Broadcasting
 from ..theano.scalar_op import SCALAR_OPS

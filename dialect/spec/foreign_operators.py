@@ -13,6 +13,7 @@ from ..kernel_ir.expressions import Element
 from ..support.diagnostics import Diagnostic, Error, Source, Span
 from ..types.sizes import Undecided
 from ..types.tensor_types import Type
+from .unmet import Unmet
 
 METHODS = (
     "infer",
@@ -77,8 +78,6 @@ def guarded(
     """The function, whose errors and results of another kind are those of an operator, or of a
     pass.
     """
-    from .operator import Unmet
-
     kind = kind or GIVES.get(what.strip("`"))
     passed_on: tuple[type[Exception], ...] = (Error, MemoryError)
     if code == "operator":  # its callers handle what depends on sizes or elements

@@ -94,10 +94,6 @@ class Field:
 MOST_FOLDED = 4096  # elements of the largest result of constant folding
 
 
-class Unmet(Exception):
-    """Raised by a reference if a check of its formula does not hold; the message is the check's."""
-
-
 class Operator(Generic[T]):
     """The specification of one operator."""
 

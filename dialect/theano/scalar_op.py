@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..kernel_ir.expressions import Expr
-from ..spec.operator import Unmet
+from ..spec.unmet import Unmet
 from ..types.tensor_types import C64, ElementType, compute_type
 from .complex_arithmetic import Z
 from .type_rules import RULES, Elements, Rule

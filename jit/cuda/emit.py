@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.execution_plan import Plan, Requirements
+from ...dialect.kernel_ir.execution_plan import Plan, Requirements, scratch_buffers
 from ...dialect.kernel_ir.expressions import ZERO, Const, Expr, Extent, Read, Tensor
 from ...dialect.kernel_ir.simplify_node import linear_index
 from ...dialect.kernel_ir.traverse import substitute
@@ -85,7 +85,7 @@ class _Function(Expressions):
         self.kernel = kernel
         self.name = name
         self.requirements = requirements
-        tensors = (*kernel.parameters, *ir.scratch_buffers(kernel))
+        tensors = (*kernel.parameters, *scratch_buffers(kernel))
         super().__init__({}, ir.written(kernel))
         self.arrays = {t: self.fresh() for t in tensors}
         self.atoms = _atoms(kernel, tensors)

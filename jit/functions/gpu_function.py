@@ -12,9 +12,9 @@ import numpy as np
 
 from ...dialect.ir.function import Function
 from ...dialect.ir.module import Module
-from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.kernel_ir.expressions import Tensor
-from ...dialect.kernel_ir.loops import Kernel, Loop
+from ...dialect.kernel_ir.loops import Kernel
 from ...dialect.support.diagnostics import CallError
 from ...dialect.types.sizes import Size, evaluate
 from ...lowering.analysis.count_operations import kernel_cost

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...dialect.ir.function import Function, Value
 from ...dialect.ir.module import Module
-from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, conjunction
 from ...dialect.kernel_ir.formulas import Formulas, View
 from ...dialect.kernel_ir.kernel_printer import plan_text
-from ...dialect.kernel_ir.loops import MAX_STEPS, If, Kernel, Loop, outer_loops
+from ...dialect.kernel_ir.loops import MAX_STEPS, If, Kernel, outer_loops
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.support.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.types.sizes import evaluate, product

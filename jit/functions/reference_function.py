@@ -9,7 +9,7 @@ import numpy as np
 from ...dialect.builtin import Calling
 from ...dialect.ir.function import Function, Literal, Value
 from ...dialect.ir.module import Module
-from ...dialect.spec.operator import Unmet
+from ...dialect.spec.unmet import Unmet
 from ...dialect.support.diagnostics import CallError, Diagnostic, Error
 from ...dialect.types.cast_arrays import with_plain_truths
 from ...lowering.graph.dce import live_operations

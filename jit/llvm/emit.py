@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
-from ...dialect.kernel_ir.execution_plan import Plan, Requirements
+from ...dialect.kernel_ir.execution_plan import Loop, Plan, Requirements
 from ...dialect.support.diagnostics import Span
 from ...dialect.types.sizes import Dim, atoms_of, in_order, key_of
 from ...lowering.loops.parallelize import grain
@@ -107,7 +107,7 @@ class Emission:
         declared = {
             function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])
         }
-        stops = bool(pieces) or any(isinstance(k, ir.Loop) for plan in plans for k in plan.kernels)
+        stops = bool(pieces) or any(isinstance(k, Loop) for plan in plans for k in plan.kernels)
         declared.update([ll.PARALLEL] * stops)
         return self.part(
             first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL
@@ -150,7 +150,7 @@ class Emission:
         b.do(ll.store(ll.Constant("0", ll.STATUS), STATUS_POINTER))
         loops: list[str] = []
         for kernel in plan.kernels:
-            if isinstance(kernel, ir.Loop):
+            if isinstance(kernel, Loop):
                 step, arrays = (
                     f"{name}_loop{len(loops)}",
                     (*kernel.parameters, *kernel.scratch, *kernel.plan.data),
@@ -213,7 +213,7 @@ def _dims(plan: Plan) -> list[Dim]:
         *plan.offsets,
         *(p for k in plan.kernels for p in k.parameters),
     ]
-    within = [d for k in plan.kernels if isinstance(k, ir.Loop) for d in _dims(k.plan)]
+    within = [d for k in plan.kernels if isinstance(k, Loop) for d in _dims(k.plan)]
     return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace, *within]
 
 

@@ -4,8 +4,8 @@ arrays of each step.
 
 from collections.abc import Mapping
 
+from ...dialect.kernel_ir.execution_plan import Loop
 from ...dialect.kernel_ir.expressions import Tensor
-from ...dialect.kernel_ir.loops import Loop
 from . import ir_builder as ll
 from .addresses import size_value
 from .kernels import NO_WORK, STATUS_POINTER, STOPPED, stop_if

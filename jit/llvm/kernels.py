@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import scratch_buffers
 from ...dialect.kernel_ir.expressions import Const, Expr, Index, Tensor
 from ...dialect.support.diagnostics import Span
 from ...dialect.types.sizes import product, same_size
@@ -138,7 +139,7 @@ def reduces_vectors(s: ir.For) -> bool:
 
 def arrays_of(kernel: ir.Kernel) -> list[Tensor]:
     """The arrays a kernel is given: its parameters and its scratch buffers."""
-    return [*kernel.parameters, *ir.scratch_buffers(kernel)]
+    return [*kernel.parameters, *scratch_buffers(kernel)]
 
 
 class Definition(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.kernel_ir.expressions import Apply, Expr, Read, Tensor, Var
 from ...dialect.kernel_ir.loops import (
     Alloc,
@@ -14,7 +14,6 @@ from ...dialect.kernel_ir.loops import (
     For,
     If,
     Let,
-    Loop,
     Store,
     expressions,
     is_rare,

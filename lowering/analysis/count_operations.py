@@ -16,18 +16,8 @@ from math import prod
 from typing import Any
 
 from ...dialect.kernel_ir import expressions as ex
-from ...dialect.kernel_ir.execution_plan import Plan
-from ...dialect.kernel_ir.loops import (
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Loop,
-    Store,
-    expressions,
-    is_rare,
-)
+from ...dialect.kernel_ir.execution_plan import Loop, Plan
+from ...dialect.kernel_ir.loops import Block, For, If, Kernel, Let, Store, expressions, is_rare
 from ...dialect.kernel_ir.traverse import rewrite, walk
 from ...dialect.types.sizes import evaluate
 from ...dialect.types.tensor_types import I1, I64

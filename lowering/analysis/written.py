@@ -13,7 +13,7 @@ from math import prod
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
 from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.linear_form import Key
 from .instances import Access, Instance, Nest, Side, apart
@@ -66,7 +66,7 @@ def unwritten(plan: Plan) -> list[Unwritten]:
     known = {home.get(t, t) for t in (*plan.arguments, *plan.constants)}
     for n, kernel in enumerate(plan.kernels):
         outputs = [t for t in kernel.outputs if home.get(t, t) not in known]
-        if isinstance(kernel, ir.Loop):
+        if isinstance(kernel, Loop):
             found += unwritten(kernel.plan)
         elif kernel.condition is None:
             found += unwritten_in(kernel, outputs)
@@ -85,8 +85,8 @@ def _in_versions(plan: Plan, first: int, tensor: ex.Tensor) -> list[Unwritten]:
     of = home.get(tensor, tensor)
     versions: list[tuple[ir.Kernel, ex.Tensor]] = []
     for kernel in plan.kernels[first:]:
-        given = kernel.given if isinstance(kernel, ir.Loop) else kernel.inputs
-        if isinstance(kernel, ir.Loop) or any(home.get(t, t) is of for t in given):
+        given = kernel.given if isinstance(kernel, Loop) else kernel.inputs
+        if isinstance(kernel, Loop) or any(home.get(t, t) is of for t in given):
             break
         versions += [(kernel, t) for t in kernel.outputs if home.get(t, t) is of]
     parts = [[u for u in unwritten_in(k, [t]) if u.tensor is t] for k, t in versions]

@@ -21,7 +21,7 @@ from math import prod
 from typing import Any
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.execution_plan import Plan, scratch_buffers, viewed
 from ...dialect.kernel_ir.expressions import Expr, Index, Tensor, Var
 from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import every_access, reads
@@ -193,7 +193,7 @@ class Tiling:
         mine = {t: f"{t.name}.{n}" for n, t in enumerate(written) if homes[t] not in kept}
         stack = {t: replace(t, name=name, space=self.space) for t, name in mine.items()}
         reshaped = {homes[t] for t in written} & {homes[t] for t in homes if t not in written}
-        several = any(k.condition is not None or ir.scratch_buffers(k) for k in done.kernels)
+        several = any(k.condition is not None or scratch_buffers(k) for k in done.kernels)
         if (
             reshaped
             or several

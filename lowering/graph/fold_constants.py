@@ -12,7 +12,7 @@ import numpy as np
 
 from ...dialect.builtin import Calling, Const, Data, owned
 from ...dialect.ir.function import Function, Literal, Operation, Value
-from ...dialect.spec.operator import Unmet
+from ...dialect.spec.unmet import Unmet
 from ..passes import graph_pass
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
-from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.execution_plan import Loop, Plan, viewed
 from ...dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, View
 from ...dialect.kernel_ir.scalar_functions import DIVISIONS
 from ...dialect.kernel_ir.traverse import children, walk, with_children
@@ -93,7 +93,7 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     plan = nest.program
     assert isinstance(plan, Plan)
     places = tuple(map(read.index, operands))
-    loop = ir.Loop(
+    loop = Loop(
         name,
         (*read, *nest.tensors),
         (),

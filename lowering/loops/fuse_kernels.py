@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.execution_plan import Loop, Plan, viewed
 from ...dialect.kernel_ir.expressions import Expr, Index, Tensor, Var
 from ...dialect.types.sizes import same_size
 from ..analysis.accesses import reads, stores
@@ -77,7 +77,7 @@ def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
 def _group(kernel: ir.Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
     indices, block = ir.outer_loops(kernel.body)
     results = kernel.outputs
-    inputs = kernel.inputs if isinstance(kernel, ir.Loop) else [r.tensor for r in reads(block)]
+    inputs = kernel.inputs if isinstance(kernel, Loop) else [r.tensor for r in reads(block)]
     read, written = ({viewed(t, views) for t in tensors} for tensors in (inputs, results))
     simple = (
         bool(block)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
-from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.types.sizes import product
 from ..analysis.parallel_loops import block_threads, serialized
 from ..analysis.written import unwritten
@@ -30,7 +30,7 @@ def filled(plan: Plan) -> Plan:
 
 def _each(plan: Plan, change: Callable[[ir.Kernel], ir.Kernel]) -> Plan:
     kernels = (
-        k.with_plan(_each(k.plan, change)) if isinstance(k, ir.Loop) else change(k)
+        k.with_plan(_each(k.plan, change)) if isinstance(k, Loop) else change(k)
         for k in plan.kernels
     )
     return replace(plan, kernels=tuple(kernels))
@@ -39,7 +39,7 @@ def _each(plan: Plan, change: Callable[[ir.Kernel], ir.Kernel]) -> Plan:
 def _filled(plan: Plan, missing: dict[ir.Kernel, dict[ex.Tensor, None]]) -> Plan:
     kernels: list[ir.Kernel] = []
     for k in plan.kernels:
-        if isinstance(k, ir.Loop):
+        if isinstance(k, Loop):
             kernels.append(k.with_plan(_filled(k.plan, missing)))
             continue
         tensors = missing.get(k, {})

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
-from ...dialect.kernel_ir.execution_plan import Plan, viewed
+from ...dialect.kernel_ir.execution_plan import Loop, Plan, viewed
 from ...dialect.kernel_ir.expressions import Const, Tensor, Var
-from ...dialect.kernel_ir.loops import Block, For, Kernel, Loop, Store, redirect
+from ...dialect.kernel_ir.loops import Block, For, Kernel, Store, redirect
 from ..analysis.accesses import accesses, with_tensors
 from ..pass_context import Context
 from ..passes import plan_pass

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.execution_plan import Loop, Plan, scratch_buffers
 from ...dialect.kernel_ir.expressions import Cast, Expr, Read, Tensor, cast
 from ...dialect.kernel_ir.integer_interval import Interval
 from ...dialect.kernel_ir.traverse import rewrite, walk
@@ -32,7 +32,7 @@ NARROW = (I8, UI8, I16, UI16, I32, UI32)
 @plan_pass
 def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
-    scratch = {t for k in plan.kernels for t in ir.scratch_buffers(k)}
+    scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
     owned = {*plan.arguments, *plan.results}
     types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
     for tensor, home in plan.home.items():
@@ -47,7 +47,7 @@ def narrow_storage(plan: Plan) -> Plan:
     kept = {
         plan.home[t]
         for k in users
-        for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k))
+        for t in (k.parameters if isinstance(k, Loop) else read_often(k))
     }
     types = {home: found for home, found in types.items() if home not in kept}
     same = {t: types[h] for t, h in plan.home.items() if h in types and h.element is t.element}

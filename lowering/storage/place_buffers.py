@@ -10,9 +10,8 @@ unknown size follow them, one after the other.
 
 from dataclasses import replace
 
-from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.execution_plan import Plan, scratch_buffers
 from ...dialect.kernel_ir.expressions import Tensor
-from ...dialect.kernel_ir.loops import scratch_buffers
 from ...dialect.types.sizes import Dim
 from ..passes import plan_pass
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from available_targets import EVERY
 from cvm.dialect.builtin.control_flow import While
-from cvm.dialect.kernel_ir.loops import Loop
+from cvm.dialect.kernel_ir.execution_plan import Loop
 from cvm.lowering.pipeline import lower
 
 import cvm

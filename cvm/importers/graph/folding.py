@@ -11,7 +11,8 @@ import numpy as np
 from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.builder import Builder, Node
 from cvm.dialect.ir.function import Literal, Operation, Value
-from cvm.dialect.spec.operator import Operator, Unmet
+from cvm.dialect.spec.operator import Operator
+from cvm.dialect.spec.unmet import Unmet
 from cvm.dialect.support.diagnostics import Span
 from cvm.dialect.types.tensor_types import BY_DTYPE, TensorType
 
