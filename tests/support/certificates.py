@@ -21,14 +21,13 @@ from cvm.jit.host_processor import host_name
 from special_values import special_values
 
 import cvm
-from cvm.importers.exactness import SUMS, Imported
+from cvm.importers.exactness import SUMS, WITHIN, Imported
 from cvm.importers.onnx.exactness import (
     CONDITIONS_ON_INTEGERS,
     HALF,
     PAIRS,
     POOLED,
     SATURATING,
-    WITHIN,
     reduced,
 )
 from cvm.importers.tflite.rules import FINITE, RULES
