@@ -222,17 +222,6 @@ def test_packages_are_listed() -> None:
     }
 
 
-TRACED = ("tracing", "numpy", "transforms")  # rooms of traced functions, the lowest first
-
-
-@pytest.mark.parametrize("room", TRACED)
-def test_rooms_of_traced_functions_import_one_way(room: str) -> None:
-    above = tuple(f"cvm.{r}" for r in TRACED[TRACED.index(room) + 1 :])
-    for path in (ROOT / "cvm" / room).rglob("*.py"):
-        upward = [m for m in imports(path, types=False) if m.startswith(above)] if above else []
-        assert not upward, f"{path} imports {upward}"
-
-
 @pytest.mark.parametrize("name", ["cvm", "setup", "tests", "examples", "docs.site"])
 def test_only_the_rooms_of_a_checkout_belong_to_the_package(name: str) -> None:
     """A second copy of a module would have classes of its own."""
