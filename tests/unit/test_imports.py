@@ -51,8 +51,6 @@ ORDER = {
     "language_server commands cli __main__",
 }
 
-AWAITED = {"kernels"}  # rooms with a place in the order, which may not be there yet
-
 
 def imports(path: Path, types: bool = True, submodules: bool = False) -> Iterator[str]:
     """The modules a file imports, in full: relative ones with the package they stand in. Those for
@@ -96,10 +94,9 @@ def test_rooms_import_one_way(room: str) -> None:
 @pytest.mark.parametrize("room", ORDER)
 def test_rooms_inside_a_room_import_one_way(room: str) -> None:
     rank = {name: n for n, name in enumerate(ORDER[room].split())}
-    stems = {
+    assert set(rank) == {
         p.stem for p in (ROOT / room).iterdir() if (p / "__init__.py").exists() or p.suffix == ".py"
     } - {"__init__"}
-    assert stems | AWAITED == rank.keys() | AWAITED
     package = "cvm." if room == "cvm" else f"cvm.{room}."
     for path in (ROOT / room).rglob("*.py"):
         own = path.relative_to(ROOT / room).parts[0].removesuffix(".py")
@@ -157,6 +154,8 @@ TYPES_IN_CYCLES = {
     ("cvm.jit.targets", "cvm.jit.functions.clocked_program"),
     ("cvm.jit.targets", "cvm.jit.functions.compiled_function"),
     ("cvm.jit.targets", "cvm.jit.functions.steppers"),
+    # the functions that kernels call build statements by the builder that calls them
+    ("cvm.kernels.functions", "cvm.kernels.build"),
     # a traced array has its methods by mixins, which take and give traced arrays
     *((f"cvm.tracing.{m}", "cvm.tracing.trace") for m in TRACED),
     ("cvm.tracing.element_methods", "cvm.numpy.updates"),
