@@ -86,7 +86,7 @@ class NontemporalStores:
         self.whole = tensor, won
         turns(s, begin, end, s.width)
         self.whole = outer[1]
-        with self.kernel.counting(ll.ZERO, ll.index(2), 1, ONCE) as part:
+        with self.kernel.counting(ll.ZERO, ll.index(2), 1, ONCE) as (part, _):
             is_first = add(ll.compare("eq", part, ll.ZERO))
             turns(
                 single,
