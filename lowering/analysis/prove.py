@@ -16,14 +16,14 @@ STEPS = 3000  # affine forms that a proof examines before it gives up; bounds co
 DEPTH = 64  # replacements one inside the other, at most; bounds compile time (by hand)
 
 
-def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
+def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int], steps: int = STEPS) -> bool:
     """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices, the inner to
-    eliminate first.
+    eliminate first; `steps` bounds the affine forms that are examined.
     """
     plain_goal = plain(goal)
     known = tuple(plain(f) for f in facts)
     follows = any((rest := plain_goal - f).constant >= 0 and not rest.terms for f in known)
-    return follows or _Proof(order).holds(plain_goal, known)
+    return follows or _Proof(order, steps).holds(plain_goal, known)
 
 
 class _Proof:
@@ -31,8 +31,10 @@ class _Proof:
     facts.
     """
 
-    def __init__(self, order: dict[Key, int]) -> None:
+    def __init__(self, order: dict[Key, int], most_steps: int) -> None:
         self.order = order
+        self.most_steps = most_steps
+        self.ranks: dict[int, tuple[Expr, tuple[int, int]]] = {}  # by id, of atoms kept alive here
         self.steps = self.depth = 0
         self.failed: set[tuple[object, int]] = set()
 
@@ -43,7 +45,12 @@ class _Proof:
             return True
         self.steps += 1
         seen = (frozenset((k, f) for k, (_, f) in goal.terms.items()), goal.constant), len(facts)
-        if not goal.terms or self.steps > STEPS or self.depth > DEPTH or seen in self.failed:
+        if (
+            not goal.terms
+            or self.steps > self.most_steps
+            or self.depth > DEPTH
+            or seen in self.failed
+        ):
             return False
         atom, factor = max(goal.terms.values(), key=lambda t: self.rank(t[0]))
         known = (*facts, *map(plain, _definition(atom)))
@@ -79,6 +86,11 @@ class _Proof:
         """The order of elimination: an atom ranks above its operands, indices by binding, sizes
         last.
         """
+        if (known := self.ranks.get(id(atom))) is None:
+            known = self.ranks[id(atom)] = atom, self._rank(atom)
+        return known[1]
+
+    def _rank(self, atom: Expr) -> tuple[int, int]:
         match atom:
             case Apply(_, operands, _):
                 inner = max(
