@@ -22,6 +22,7 @@ import numpy as np
 
 import cvm
 from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.support.files import write_file
 from cvm.terminal.usage import Usage
 from cvm.testing.selftest_set import Part, parts
 
@@ -79,7 +80,7 @@ def selftest(options: Namespace) -> int:
         cvm.set_num_threads(before)
     if blesses:
         path = Path(str(files("cvm") / "commands" / "selftest.txt"))
-        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        write_file(path, "".join(f"{line}\n" for line in lines).encode())
     if options.report:
         print("\n".join(map(str, lines)))
     return verdict(lines, {line.name: line for line in lines} if blesses else known)

@@ -17,13 +17,16 @@ from cvm import cli
 from cvm.commands.explain import GENERAL, rule_of, rules, violations
 
 ROOT = Path(__file__).parents[3]
-CODES = re.compile(r'"((?:parse|op|value|func|call|const|graph|limit|program|pass)\.[a-z_]+)"')
+CODES = re.compile(
+    r'"((?:parse|op|value|func|call|const|graph|kernel|limit|program|pass)\.[a-z_]+)"'
+)
 NO_CODES = {
     "func.func",
     "func.call",
     "program.o",
     "program.so",
     "program.cu",
+    "kernel.fault",
 }  # names that only look like one
 
 
