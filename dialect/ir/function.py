@@ -132,7 +132,7 @@ class Graph(Function):
 
 
 class Functions(Protocol):
-    """What has functions by their names, as a module has."""
+    """A mapping of functions by name, as a module has it."""
 
     @property
     def functions(self) -> Mapping[str, Function]: ...

@@ -26,7 +26,7 @@ from .accesses import accesses, allocated
 THREADS, LEAST = 256, 32
 
 
-MAX_THREADS = 1024  # of a block
+MAX_THREADS = 1024  # threads of a block, at most; CUDA's limit
 
 
 def block_size(work: Dim) -> int:

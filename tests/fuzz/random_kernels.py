@@ -1,4 +1,4 @@
-"""Random kernels as text, against a serial interpreter: what is accepted gives its bits at three
+"""Random kernels as text, against a serial interpreter: accepted kernels give its bits at three
 vector widths and, of a share, on cuda-sim, and no element of a result or a buffer that nobody wrote.
 """
 

@@ -12,7 +12,7 @@ STATE = """
 import gc, math, os, random, sys, threading
 import numpy as np
 import cvm
-from cvm.dialect.ir import fork_safety
+from cvm.dialect.support import fork_safety
 from cvm.dialect.support.limits import DEADLINE, LIMITS, Limits
 
 TEXT = "func @main(%x: tensor<?x3xf32>, %w: tensor<4x3xf32>) {{ %h = cvm.dense %x, %w %y = cvm.relu %h %z = theano.elemwise %y, {} {{scalar_op = 'add'}} return %z }}".replace("'", '"')
@@ -199,7 +199,7 @@ SINGLE = (
     STATE
     + """
 import builtins
-from cvm.dialect.ir import files
+from cvm.dialect.support import files
 from cvm.jit.cache import disk_cache
 left, cut, folder = 0, sys.argv[2] == "cut", sys.argv[1]
 os.environ["CVM_CACHE_DIR"] = folder

@@ -1,7 +1,7 @@
 """Explore all interleavings of threads that execute functions of a module of LLVM IR, on shared
 words.
 
-Threads execute the text of the module itself: each access of a word is a step, and what is between
+Threads execute the text of the module itself: each access of a word is a step, and the code between
 two of them is part of the first. Words are globals, futexes are words too: a thread that waits
 sleeps if the word has the value that it gives, until it is woken, or without a cause. A store that
 is neither seq_cst nor release may become visible later, and after later ones to other words: each

@@ -206,7 +206,7 @@ class Take(Two[T]):
 
 @operator
 class Divide(Two[T]):
-    """x // z, without a check for 0, by which the processor's division traps."""
+    """x // z, whose formula takes a divisor of 0 for 1, and whose reference gives 0."""
 
     x: T
     z: T

@@ -126,7 +126,7 @@ def test_nothing_square_is_in_global_memory() -> None:
     arrays = random(*((2, 2, 128, 64),) * 3)
     f = cvm.compile(attention, target="cuda-sim")
     found = f(*arrays)
-    compiled = f._latest()
+    compiled = f._latest().compile()
     assert isinstance(compiled, SimulatedFunction)
     memory = Memory(count_transactions=True)
     compiled.simulate(arrays, [np.empty_like(found)], memory)

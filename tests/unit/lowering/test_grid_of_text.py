@@ -1,5 +1,5 @@
-"""Kernels given as text on a GPU's grid: marks of loops that do not fit a grid, and zeros in what is
-not proved to be written.
+"""Kernels given as text on a GPU's grid: loop marks that do not fit a grid, and zeros in elements
+that are not proved to be written.
 """
 
 from __future__ import annotations
