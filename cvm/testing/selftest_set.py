@@ -20,7 +20,7 @@ from cvm.dialect.numpy.ufunc_table import UFUNCS
 from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from cvm.dialect.types.sizes import Size
-from cvm.dialect.types.tensor_types import ELEMENT_TYPES
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, element_of
 from cvm.terminal.operator_pages import by_dialect
 
 from .selftest_values import EDGES, TAME, WIDE, below, elements
@@ -120,17 +120,13 @@ def _ticks(graph: Any, name: str) -> Outcome:
     for kind in RUNS[:2]:
         graph.reset()
         for state in graph.writable:
-            element = ELEMENT_TYPES[_element_name(state.initial.dtype)]
+            element = element_of(state.initial)
             graph.write(
                 state.name, elements(f"{name} {state.name}", element, state.initial.shape, kind)
             )
         graph.step(TICKS)
         found += [graph.read(n) for n in graph.names]
     return found
-
-
-def _element_name(dtype: np.dtype) -> str:
-    return next(n for n, e in ELEMENT_TYPES.items() if e.dtype == dtype)
 
 
 def parts() -> Iterator[Part]:

@@ -4,10 +4,12 @@ what the command says.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from cvm.dialect.types import tensor_types
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 
 from cvm import cli
@@ -69,3 +71,12 @@ def test_a_pattern_without_parts_is_a_wrong_command_line(
 ) -> None:
     assert cli.main(["selftest", "--only", "nothing"]) == 2
     assert "no part has such a name" in capsys.readouterr().err
+
+
+def test_no_part_needs_optional_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install cvm-lang` is enough: clocked programs look their element types up without
+    bf16's.
+    """
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    tensor_types._bfloat16.cache_clear()
+    assert cli.main(["selftest", "--target", "reference", "--only", "cog.probe"]) == 0
