@@ -33,7 +33,8 @@ from cvm.lowering.passes import LEVELS  # noqa: E402
 from cvm.lowering.pipeline import to_formulas  # noqa: E402
 
 import cvm  # noqa: E402
-from cvm.commands import ops, opt  # noqa: E402
+from cvm.commands import opt  # noqa: E402
+from cvm.terminal import operator_pages as ops  # noqa: E402
 
 
 def on_startup(**_: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from operator import add, mul, sub
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from lark.exceptions import LarkError, UnexpectedInput
 
@@ -36,7 +36,7 @@ _PREFIX = {row.symbol: name for name, row in SCALARS.items() if row.arity == 1 a
 _SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
 assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
-KINDS = ("serial", "parallel", "vector", "unrolled", "block", "thread", "matrix")
+KINDS: tuple[ir.LoopKind, ...] = get_args(ir.LoopKind)
 _HEAD = re.compile(r"^([ \t]*)(?:kernel|loop|plan)\b", re.MULTILINE)
 Places: TypeAlias = dict[ir.Statement, Span]
 
@@ -344,7 +344,8 @@ class KernelReader:
         bound = index_extent(last) if extent is None else self.size(extent)
         index = self.name(ex.Index(str(name)[1:], bound))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
-        if how not in KINDS:
+        spelled = next((k for k in KINDS if k == how), None)
+        if spelled is None:
             raise self.mistake(
                 f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}",
                 how,
@@ -360,8 +361,8 @@ class KernelReader:
         whole = extent is None and known is not None and same_size(known, bound)
         end = None if whole else last
         return ir.For(
-            index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0)
-        )  # type: ignore[arg-type]
+            index, self.block(body), first, end, spelled, int(width or 1), int(overlap or 0)
+        )
 
     def branch(self, condition: Any, then: Any, otherwise: Any) -> ir.Statement:
         return ir.If(

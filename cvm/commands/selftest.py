@@ -23,6 +23,7 @@ import numpy as np
 import cvm
 from cvm.dialect.kernel_ir.scalar_functions import SCALARS
 from cvm.dialect.support.files import write_file
+from cvm.jit.options import TargetName
 from cvm.terminal.usage import Usage
 from cvm.testing.selftest_set import Part, parts
 
@@ -105,7 +106,7 @@ def verdict(lines: Sequence[Line], known: Mapping[str, Line]) -> int:
     return 1 if differing else 0
 
 
-def line_of(part: Part, target: str, optimize: int, known: Mapping[str, Line] = {}) -> Line:
+def line_of(part: Part, target: TargetName, optimize: int, known: Mapping[str, Line] = {}) -> Line:
     """The line of a part that is computed on a target; its kind is the recorded one, or else that
     of its formulas.
     """

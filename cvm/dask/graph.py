@@ -26,18 +26,14 @@ from cvm.dialect.kernel_ir.reduce_in_order import MIN_TERMS
 from cvm.jit.functions.kernel_function import KernelFunction
 from cvm.jit.host_processor import host_processor
 from cvm.jit.options import CompileOptions
+from cvm.lowering.analysis.reduction_order import length, terms
 from cvm.lowering.loops.collapse import collapsed
 from cvm.lowering.loops.inline_lets import inline_lets
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import CPU_LOOPS, CPU_SCHEDULE, LOOPS
 from cvm.lowering.processor import compiling_for
-from cvm.lowering.reductions.blocked_sums import (
-    has_order,
-    length,
-    reduction_accumulators,
-    terms,
-)
+from cvm.lowering.reductions.blocked_sums import has_order, reduction_accumulators
 from cvm.lowering.reductions.split_reduction import separate_reductions, split_in_blocks
 
 from .blocks import LEAST, Blocks, Range, cuts, from_zero, order_of, split_axes

@@ -51,10 +51,10 @@ class Blocks:
         self.out.append(ir.Let(var, e))
         self.lets[var] = e
         self.rank(var)
-        narrow = isinstance(e, ex.Cast) and e.operand.type.is_discrete and e.operand.type.bits <= 32
-        if narrow and e.type is I64:
+        source = e.operand.type if isinstance(e, ex.Cast) and e.type is I64 else None
+        if source is not None and source.is_discrete and source.bits <= 32:
             self.small.add(var)
-            low, high = e.operand.type.limits
+            low, high = source.limits
             self.facts += [affine(var).plus(-low), (affine(var) * -1).plus(high)]
         return var
 

@@ -892,8 +892,9 @@ class Builder(Arithmetic):
         left = iter(indices)
         axes: list[Any] = []
         for a in array.axes:
-            i = next(left, None) if isinstance(a, Along) else None
-            axes.append(a if i is None else a.at(i))
+            axes.append(
+                a.at(i) if isinstance(a, Along) and (i := next(left, None)) is not None else a
+            )
         view = Array(
             array.name,
             array.tensor,
@@ -1049,6 +1050,7 @@ class Builder(Arithmetic):
         given |= {k: v for k, v in named.items() if k is not None}
         like: Array | None = None
         fill: Number | None = None
+        first: ex.Expr | None = None
         if maker == "arange":
             if (
                 ("dtype" in given and len(node.args) == 1)
@@ -1060,7 +1062,8 @@ class Builder(Arithmetic):
                 )
             ends = [self.integer(self.value(a), a) for a in node.args]
             start, stop = (Number(ex.ZERO, True), ends[0]) if len(ends) == 1 else ends
-            sizes: tuple[ex.Expr, ...] = (ex.maximum(0, stop.expr - start.expr),)
+            first = start.expr
+            sizes: tuple[ex.Expr, ...] = (ex.maximum(0, stop.expr - first),)
         else:
             shape = self.value(given["shape"])
             if maker.endswith("_like"):
@@ -1078,9 +1081,7 @@ class Builder(Arithmetic):
             element = like.element
         if "dtype" in given:
             element = self.element_type(given["dtype"])
-        return self.allocate(
-            maker, sizes, element, fill, start.expr if maker == "arange" else None, node
-        )
+        return self.allocate(maker, sizes, element, fill, first, node)
 
     def element_type(self, node: ast.expr) -> ElementType:
         value = (

@@ -152,7 +152,7 @@ class Kernel(Generic[P, R]):
         return version.lower(stage)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _recreated, (self.py_func.__module__, self.__qualname__)
+        return _recreated, (self.py_func.__module__, self.py_func.__qualname__)
 
     def __repr__(self) -> str:
         return f"<kernel {self.py_func.__qualname__} for {self.target}>"
@@ -274,7 +274,7 @@ class Version:
                 place = self.source.span(self.source.tree)
                 message = f"argument {name} is stored into, but the array is read-only"
                 raise failure("ValueError", Diagnostic(message, place, "call.argument"))
-        sizes: dict[object, int] = {}
+        sizes: dict[tuple[object, ...], int] = {}
         for name, array in arrays.items():
             _bind(sizes, built.arrays[name].tensor, array)
         for made in built.made:
@@ -303,7 +303,9 @@ class Version:
             self._report(status, outputs[FAULT.name])
         return _given(built.returned, "return", outputs, arrays)
 
-    def _make(self, made: Made, named: Mapping[str, Any], sizes: dict[object, int]) -> np.ndarray:
+    def _make(
+        self, made: Made, named: Mapping[str, Any], sizes: dict[tuple[object, ...], int]
+    ) -> np.ndarray:
         built = self.built
         numbers = {var: named[name] for name, var in built.numbers.items()}
         shape = tuple(max(0, _evaluated(e, numbers, sizes)) for e in made.sizes)
@@ -325,7 +327,7 @@ class Version:
         raise failure(kind, Diagnostic(text, span, "run"))
 
 
-def _bind(sizes: dict[object, int], tensor: ex.Tensor, array: np.ndarray) -> None:
+def _bind(sizes: dict[tuple[object, ...], int], tensor: ex.Tensor, array: np.ndarray) -> None:
     for axis, dim in enumerate(tensor.shape):
         if not isinstance(dim, int):
             sizes[dim.terms[0][0]] = array.shape[axis] if tensor.rank == array.ndim else array.size
@@ -341,7 +343,9 @@ def _number(name: str, named: Mapping[str, Any], arrays: Mapping[str, np.ndarray
     return found.shape[axis] if what.startswith("size") else found.strides[axis] // found.itemsize
 
 
-def _evaluated(e: ex.Expr, numbers: Mapping[Any, Any], sizes: Mapping[object, int]) -> int:
+def _evaluated(
+    e: ex.Expr, numbers: Mapping[Any, Any], sizes: Mapping[tuple[object, ...], int]
+) -> int:
     """The value of an expression of sizes and integer arguments."""
     match e:
         case ex.Const(value, _):

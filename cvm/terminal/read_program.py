@@ -86,7 +86,9 @@ def _check(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> None:
             check_kernel(kernel, strict=True)
         except LoweringError as e:
             place = places.get(e.statement, kernel.span) if e.statement else kernel.span
-            notes = [Note("the other access", places[e.other])] if e.other in places else []
+            notes = (
+                [Note("the other access", places[e.other])] if e.other and e.other in places else []
+            )
             mistakes.append(cvm.Diagnostic(e.message, place, e.code, tuple(notes)))
     if mistakes:
         raise cvm.VerifyError(mistakes)
@@ -102,7 +104,11 @@ def read_kernels(text: str, filename: str) -> Plan:
     plan, places = parse(text, filename)
     _check(plan.all_kernels, places)
     if missing := [
-        cvm.Diagnostic(u.message, places.get(u.statement, u.kernel.span), "kernel.unwritten")
+        cvm.Diagnostic(
+            u.message,
+            places.get(u.statement, u.kernel.span) if u.statement else u.kernel.span,
+            "kernel.unwritten",
+        )
         for u in unwritten(plan)
         if u.sure
     ]:

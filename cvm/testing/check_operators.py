@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from textwrap import dedent
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ import cvm
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.spec.operator import Operator
+from cvm.jit.options import TargetName
 from cvm.jit.targets import TARGETS
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from cvm.lowering.pipeline import unscheduled
@@ -34,12 +35,13 @@ from .lines import difference
 
 SEEDS = 8
 Arrays = list[np.ndarray]
-Running = Callable[[str, str, Arrays], None]  # notes a target and arguments before they are run
+Running = Callable[[str, str, Arrays], object]  # notes a target and arguments before they are run
 
 
 def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
     """Print the mistake of each wrong operator, and a count; 1 if some are wrong."""
-    wrong, targets = 0, [t for t in TARGETS if not TARGETS[t].missing()]
+    wrong, present = 0, [t for t in TARGETS if not TARGETS[t].missing()]
+    targets = cast("list[TargetName]", present)  # `compile` takes those of other packages too
     for op, mistake in _isolated(operators, targets):
         if mistake:
             wrong += 1
@@ -49,12 +51,12 @@ def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
 
 
 def _isolated(
-    operators: Sequence[type[Operator[Any]]], targets: Sequence[str]
+    operators: Sequence[type[Operator[Any]]], targets: Sequence[TargetName]
 ) -> Iterator[tuple[type[Operator[Any]], str]]:
     """The mistake of each operator, by a child process, and by another one after each crash."""
     done = 0
     while done < len(operators):
-        at: tuple[str, str, Arrays] | None = None
+        at: tuple[TargetName, str, Arrays] | None = None
 
         def check_rest(send: Callable[[Any], object], first: int = done) -> None:
             for op in operators[first:]:
@@ -98,7 +100,7 @@ def _child(work: Callable[[Callable[[Any], object]], object]) -> Iterator[Any]:
     yield os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)
 
 
-def _crash(op: type[Operator[Any]], number: int, at: tuple[str, str, Arrays] | None) -> str:
+def _crash(op: type[Operator[Any]], number: int, at: tuple[TargetName, str, Arrays] | None) -> str:
     """The mistake of an operator whose process ended, with the smallest arguments that end it."""
     name = signal.Signals(number).name if number > 0 else f"exit status {-number}"
     if at is None:
@@ -115,7 +117,7 @@ def _crash(op: type[Operator[Any]], number: int, at: tuple[str, str, Arrays] | N
     return f"its formula ({_formula(op)}) ends with {name} on {target}; {arguments(arrays)}"
 
 
-def _mistake(op: type[Operator[Any]], targets: Sequence[str], running: Running) -> str:
+def _mistake(op: type[Operator[Any]], targets: Sequence[TargetName], running: Running) -> str:
     try:
         return _checked(op, targets, running)
     except cvm.Error as e:
@@ -124,7 +126,7 @@ def _mistake(op: type[Operator[Any]], targets: Sequence[str], running: Running) 
         return f"checking it fails: {type(e).__name__}: {e} ({place(op)})"
 
 
-def _checked(op: type[Operator[Any]], targets: Sequence[str], running: Running) -> str:
+def _checked(op: type[Operator[Any]], targets: Sequence[TargetName], running: Running) -> str:
     """The first mistake that the operator's example shows; empty where there is none."""
     if not dedent(op.example).strip():
         return f"it has no example ({place(op)})"
@@ -156,8 +158,8 @@ def _difference(
     op: type[Operator[Any]],
     module: Module,
     function: Function,
-    targets: Sequence[str],
-    running: Callable[[str, Arrays], None],
+    targets: Sequence[TargetName],
+    running: Callable[[str, Arrays], object],
 ) -> str:
     """The first difference between a target and the reference on random arguments."""
     functions: dict[str, Any] = {t: cvm.compile(module, function.name, t) for t in targets}

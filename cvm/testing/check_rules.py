@@ -245,9 +245,9 @@ def _programs(op: type[Operator[Any]], function: Function) -> Iterator[tuple[Fun
     changes: list[dict[Value, Operation | Value]] = [{}]
     for v in dict.fromkeys(operands):
         type: Any = v.type
-        changes += [{v: o} for o in _constants(type)]
-        changes += [{v: w} for w in operands if w is not v and w.type == type]
-        changes += [{v: o} for o in _producers(op.dialect, type)]
+        changes.extend({v: o} for o in _constants(type))
+        changes.extend({v: w} for w in operands if w is not v and w.type == type)
+        changes.extend({v: o} for o in _producers(op.dialect, type))
     for change in changes[:MOST_PROGRAMS]:
         with suppress(cvm.Error):  # an operator that does not take this constant
             yield _program(own[0], operands, change)

@@ -49,6 +49,9 @@ from .traverse import rewrite, substitute, walk
 
 MAX_STEPS = 1 << 40
 UNBOUNDED = (1 << 63) - 1  # the extent of an index whose loop ends where data says
+LoopKind: TypeAlias = Literal[
+    "serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +69,7 @@ class For:
     body: "Block"
     start: Expr = ZERO
     stop: Expr | None = None
-    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = (
-        "serial"
-    )
+    kind: LoopKind = "serial"
     width: int = 1
     overlap: int = 0
 

@@ -39,7 +39,7 @@ def arrays_like_numpy(array: Any, element: ElementType) -> np.ndarray:
     given = np.asarray(array)
     source = BY_DTYPE[given.dtype]
     if source.kind == "complex" and element.kind not in ("complex", "bool"):
-        given = given.real
+        given = np.real(given)
     with np.errstate(all="ignore"):
         if source.is_discrete or not element.is_integer:
             return given.astype(element.dtype)

@@ -83,8 +83,8 @@ def block_threads(kernel: Kernel) -> int | None:
             if not _is_distributed(loop.body, extents) or len(extents) != 1:
                 return None
             (threads,) = extents
-            fits = isinstance(threads, int) and 0 < threads <= MAX_THREADS
-            return threads if fits and not threads & (threads - 1) else None
+            if isinstance(threads, int) and 0 < threads <= MAX_THREADS:
+                return None if threads & (threads - 1) else threads
     return None
 
 

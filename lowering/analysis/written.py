@@ -379,7 +379,9 @@ def _never_before(nest: Nest, read: Access) -> bool:
     for store in nest.stores:
         if store.tensor is not read.tensor or store.position > read.position:
             continue
-        shared = {s.index: values[s.index] for s in store.loops if s in read.loops}
+        shared: dict[ex.Expr, ex.Expr] = {
+            s.index: values[s.index] for s in store.loops if s in read.loops
+        }
         if not _misses(nest, store, shared, place, sizes):
             return False
     return True

@@ -168,13 +168,13 @@ class _Writer:
     ) -> str:
         inner = () if reduce is None else reduce.indices
         every = (*over, *inner)
-        place = {i: n for n, i in enumerate(every)}
+        place: dict[ex.Expr, int] = {i: n for n, i in enumerate(every)}
         inputs = [r for r in _reads(value) if _whole(r, place)]
         covered = {i for r in inputs for i in r.indices} | set(over)
         operands = [
             (self.names[r.tensor], self.type(r.tensor), [place[i] for i in r.indices])
             for r in inputs
-        ]  # type: ignore[index]
+        ]
         if missing := [
             i for i in inner if i not in covered
         ]:  # their extents come from a tensor that is not read
@@ -183,7 +183,7 @@ class _Writer:
         out, out_type = self.empty(tensor.shape, tensor.element)
         element = mlir_type(tensor.element)
         if reduce is not None:
-            first = self.emit(constant(SCALARS[reduce.function].identity(reduce.type), reduce.type))  # type: ignore[misc]
+            first = self.identity(reduce)
             out = self.emit(
                 f"linalg.fill ins({first} : {element}) outs({out} : {out_type}) -> {out_type}"
             )
@@ -291,12 +291,16 @@ class _Writer:
             self.line(f"scf.yield {self.scalar(otherwise)} : {type}")
         return name
 
+    def identity(self, reduce: ex.Reduce) -> str:
+        """The value that a reduction begins with."""
+        identity = SCALARS[reduce.function].identity
+        assert identity is not None, f"{reduce.function} has no identity"
+        return self.emit(constant(identity(reduce.type), reduce.type))
+
     def loop(self, reduce: ex.Reduce, left: Indices, so_far: str | None) -> str:
         """A reduction inside an element, as a nest of loops that carries its value."""
         if so_far is None:
-            so_far = self.emit(
-                constant(SCALARS[reduce.function].identity(reduce.type), reduce.type)
-            )  # type: ignore[misc]
+            so_far = self.identity(reduce)
         if not left:
             return self.apply(reduce.function, [so_far, self.scalar(reduce.body)], reduce.type)
         low = self.size(0)
@@ -331,7 +335,7 @@ def _reads(e: ex.Expr) -> list[ex.Read]:
     return list(distinct.values())
 
 
-def _whole(read: ex.Read, place: dict[ex.Index, int]) -> bool:
+def _whole(read: ex.Read, place: dict[ex.Expr, int]) -> bool:
     """Test whether a tensor is read at plain indices that run over its axes."""
     return all(
         isinstance(i, ex.Index) and i in place and same_size(i.extent, d)
