@@ -344,7 +344,7 @@ class KernelReader:
         bound = index_extent(last) if extent is None else self.size(extent)
         index = self.name(ex.Index(str(name)[1:], bound))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
-        spelled = next((k for k in KINDS if k == how), None)
+        spelled: ir.LoopKind | None = next((k for k in KINDS if k == how), None)
         if spelled is None:
             raise self.mistake(
                 f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}",

@@ -112,7 +112,9 @@ def _value_by_place(loop: ir.For, a: Access) -> object:
     if any(loop.index in walk(e) for e in (value, *filled)):
         return None
     inner = a.loops[a.loops.index(loop) + 1 :]
-    numbers = {s.index: _number("index", n) for n, s in enumerate(reversed(inner))}
+    numbers: dict[ex.Expr, ex.Expr] = {
+        s.index: _number("index", n) for n, s in enumerate(reversed(inner))
+    }
     return key(rewrite(value, numbers.get))
 
 
