@@ -62,6 +62,7 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     inner_high, inner_low = _two_sum(c, low)
     high, rest = _two_sum(product, inner_high)
     result = high + _odd_sum(rest, inner_low)
+    result = np.where(result == 0, product + c, result)  # whose zero has IEEE's sign
     with np.errstate(all="ignore"):
         sizes = np.abs(
             np.stack([*map(np.ascontiguousarray, np.broadcast_arrays(a, b, c, product, result))])

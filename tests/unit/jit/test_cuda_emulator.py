@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from cvm.jit.cuda import nvrtc
-from cvm.jit.cuda.emulator.float_operations import narrowed
+from cvm.jit.cuda.emulator.float_operations import fma, narrowed
 from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
 from cvm.jit.cuda.emulator.races import Fault
@@ -598,3 +598,13 @@ def test_stores_of_one_value_do_not_race(value: str, fault: str | None) -> None:
     given = [memory.give(np.full(32, 7, np.int32)), memory.give(np.zeros(32, np.int32))]
     with pytest.raises(Fault, match=fault) if fault else nullcontext():
         launch(parse(nvrtc.compile_source(source).decode())["work"], 64, 32, given, memory)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_multiply_add_of_zeros_has_the_sign_of_ieee(kind: type) -> None:
+    zeros = np.array([0.0, -0.0, 1.5, -1.5], kind)
+    a, b, c = (x.ravel() for x in np.meshgrid(zeros, zeros, zeros[:2]))
+    wanted = a * b + c  # exact, so rounded once
+    found = fma(a, b, c)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
