@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.types import tensor_types
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 
@@ -80,3 +81,10 @@ def test_no_part_needs_optional_packages(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     tensor_types._bfloat16.cache_clear()
     assert cli.main(["selftest", "--target", "reference", "--only", "cog.probe"]) == 0
+
+
+def test_operators_of_other_packages_are_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [p.name for p in selftest.parts()]
+    own = OPERATORS["cvm.relu"]
+    monkeypatch.setattr(own, "__module__", "other_package")
+    assert [n for n in names if n != "cvm.relu"] == [p.name for p in selftest.parts()]
