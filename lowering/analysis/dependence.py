@@ -34,7 +34,9 @@ def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
             if pair in seen or (store.writes and other is store and _is_uniform(store, loop)):
                 continue
             seen.add(pair)
-            if not _independent(nest, loop, store, other) and not _repeats(loop, store, other):
+            if not _independent(nest, loop, store, other) and not _repeats(
+                nest, loop, store, other
+            ):
                 return store, other
     return None
 
@@ -67,7 +69,7 @@ def _independent(nest: Nest, loop: ir.For, a: Access, b: Access) -> bool:
     return True
 
 
-def _repeats(loop: ir.For, a: Access, b: Access) -> bool:
+def _repeats(nest: Nest, loop: ir.For, a: Access, b: Access) -> bool:
     """Test whether one of two stores is a last tile that moves back to end with its array.
 
     One iteration executes it, and it stores what the other stores, at the same places: the values
@@ -78,8 +80,8 @@ def _repeats(loop: ir.For, a: Access, b: Access) -> bool:
         side and any(_is_one_iteration(loop, c) for c in ex.conjunction(branch.condition))
         for branch, side in (*a.branches, *b.branches)
     )
-    form = _value_by_place(loop, a)
-    return pinned and form is not None and form == _value_by_place(loop, b)
+    form = _value_by_place(nest, loop, a)
+    return pinned and form is not None and form == _value_by_place(nest, loop, b)
 
 
 def _is_one_iteration(loop: ir.For, condition: ex.Expr) -> bool:
@@ -94,7 +96,7 @@ def _number(name: str, n: int) -> ex.Var:
     return ex.Var(f"{name} {n}", I64)
 
 
-def _value_by_place(loop: ir.For, a: Access) -> object:
+def _value_by_place(nest: Nest, loop: ir.For, a: Access) -> object:
     """The value of a store with its subscripts and inner indices by number; None if it may depend
     on the iteration otherwise.
     """
@@ -105,11 +107,18 @@ def _value_by_place(loop: ir.For, a: Access) -> object:
     private = {e.tensor for e in walk(value) if isinstance(e, ex.Read)} & {*allocated(loop.body)}
     filled = [
         e
-        for s in ir.statements(loop.body)
-        if isinstance(s, ir.Store) and s.tensor in private
-        for e in (s.value, *s.indices)
+        for store in nest.stores
+        if store.tensor in private and isinstance(store.statement, ir.Store)
+        for e in (
+            store.statement.value,
+            *store.indices,
+            *(branch.condition for branch, _ in store.branches),
+        )
     ]
-    if any(loop.index in walk(e) for e in (value, *filled)):
+    given = (a.statement.value, *filled)
+    if any(e is loop.index for part in (value, *filled) for e in walk(part)) or any(
+        isinstance(e, ex.Var) for part in given for e in walk(part)
+    ):
         return None
     inner = a.loops[a.loops.index(loop) + 1 :]
     numbers: dict[ex.Expr, ex.Expr] = {
