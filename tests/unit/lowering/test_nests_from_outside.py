@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cvm.dialect.spec.operator import OPERATORS
 
 import cvm
 from cvm.extending import (
@@ -38,62 +39,64 @@ class Outside(Operator[T]):
         return np.maximum(self.x, 0)
 
 
-@operator
-class Whole(Outside[T]):
-    """Stores each element by its sign."""
+@pytest.fixture(autouse=True)
+def declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declare the operators for one test: others list all dialects of the process."""
+    monkeypatch.setattr(OPERATORS, "_known", dict(OPERATORS._known))
+    monkeypatch.setattr(OPERATORS, "modules", dict(OPERATORS.modules))
 
-    x: T
+    @operator
+    class Whole(Outside[T]):
+        """Stores each element by its sign."""
 
-    def nest(self: Any, y: Tensor) -> Any:
-        i = Index("i", y.shape[0])
-        sides = (Store(y, (i,), self.x[i]),), (Store(y, (i,), constant(0, F64)),)
-        return (For(i, (If(self.x[i] > 0, *sides),)),)
+        x: T
 
+        def nest(self: Any, y: Tensor) -> Any:
+            i = Index("i", y.shape[0])
+            sides = (Store(y, (i,), self.x[i]),), (Store(y, (i,), constant(0, F64)),)
+            return (For(i, (If(self.x[i] > 0, *sides),)),)
 
-@operator
-class Positive(Outside[T]):
-    """Stores positive elements only."""
+    @operator
+    class Positive(Outside[T]):
+        """Stores positive elements only."""
 
-    x: T
+        x: T
 
-    def nest(self: Any, y: Tensor) -> Any:
-        i = Index("i", y.shape[0])
-        return (For(i, (If(self.x[i] > 0, (Store(y, (i,), self.x[i]),)),)),)
+        def nest(self: Any, y: Tensor) -> Any:
+            i = Index("i", y.shape[0])
+            return (For(i, (If(self.x[i] > 0, (Store(y, (i,), self.x[i]),)),)),)
 
+    @operator
+    class Integers(Outside[T]):
+        """Stores integers where floats belong."""
 
-@operator
-class Integers(Outside[T]):
-    """Stores integers where floats belong."""
+        x: T
 
-    x: T
+        def nest(self: Any, y: Tensor) -> Any:
+            i = Index("i", y.shape[0])
+            return (For(i, (Store(y, (i,), constant(1, I32)),)),)
 
-    def nest(self: Any, y: Tensor) -> Any:
-        i = Index("i", y.shape[0])
-        return (For(i, (Store(y, (i,), constant(1, I32)),)),)
+    @operator
+    class Rest(Outside[T]):
+        """Leaves the first element out."""
 
+        x: T
 
-@operator
-class Rest(Outside[T]):
-    """Leaves the first element out."""
+        def nest(self: Any, y: Tensor) -> Any:
+            i = Index("i", y.shape[0])
+            return (For(i, (Store(y, (i,), self.x[i]),), start=constant(1, I64)),)
 
-    x: T
+    @operator
+    class Carried(Outside[T]):
+        """Sums in a loop that is said to be parallel."""
 
-    def nest(self: Any, y: Tensor) -> Any:
-        i = Index("i", y.shape[0])
-        return (For(i, (Store(y, (i,), self.x[i]),), start=constant(1, I64)),)
+        x: T
 
-
-@operator
-class Carried(Outside[T]):
-    """Sums in a loop that is said to be parallel."""
-
-    x: T
-
-    def nest(self: Any, y: Tensor) -> Any:
-        i, j = Index("i", y.shape[0]), Index("j", y.shape[0])
-        clear = For(j, (Store(y, (j,), constant(0, F64)),))
-        total = Store(y, (constant(0, I64),), y[0] + self.x[i])
-        return (clear, For(i, (total,), kind="parallel"))
+        def nest(self: Any, y: Tensor) -> Any:
+            i, j = Index("i", y.shape[0]), Index("j", y.shape[0])
+            clear = For(j, (Store(y, (j,), constant(0, F64)),))
+            total = Store(y, (constant(0, I64),), y[0] + self.x[i])
+            return (clear, For(i, (total,), kind="parallel"))
 
 
 def call(name: str) -> Any:
