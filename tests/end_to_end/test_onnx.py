@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -579,6 +580,6 @@ def test_a_product_of_one_row_is_computed_in_vectors(op: str) -> None:
     f = cvm.compile(
         cvm.from_onnx(model([node], {"x": (1, 64)}, {"w": weights.T if op == "Gemm" else weights}))
     )
-    assert any(f"vector {lanes}" in f.lower("schedule") for lanes in (16, 32))
+    assert re.search(r"vector (4|8|16|32)\b", f.lower("schedule"))
     x = np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32)
     np.testing.assert_allclose(f(x), x @ weights, atol=1e-5)
