@@ -4,13 +4,13 @@ syntax node.
 
 import math
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from ..dialect.support.suggest import did_you_mean
 from ..dialect.types.attributes import Symbol
 from ..dialect.types.tensor_types import ELEMENT_TYPES
 from . import syntax_tree as syntax
+from .lalr import Actions, Language, node_of
 from .type_syntax import read_type
 
 MAX_DEPTH = 32  # of brackets inside brackets
@@ -33,32 +33,28 @@ HABITS = {
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
-def _of(node: Callable[..., Any]) -> Callable[[Any, list[Any]], Any]:
-    return lambda self, parts: node(*parts)
+class ProgramActions(Actions):
+    """The actions of `cvm.lark`. Nothing is kept between calls."""
 
-
-class Tree:
-    """A method takes the parts of a rule; marks such as commas are not among them. Nothing is kept
-    between calls.
-    """
-
-    def listed(self, parts: list[Any]) -> list[Any]:
-        return parts
-
-    arguments = body = results = operands = attributes = one_type = types = listed
+    arguments = body = results = operands = attributes = one_type = types = Actions.listed
 
     # 1. programs
 
     def module(self, parts: list[Any]) -> syntax.ProgramNode:
         return syntax.ProgramNode(parts[2:-1])
 
-    program, broken = _of(lambda *items: syntax.ProgramNode([*items])), _of(syntax.BrokenNode)
-    function, graph, return_ = (
-        _of(syntax.FunctionNode),
-        _of(syntax.GraphNode),
-        _of(syntax.ReturnNode),
+    program, broken = (
+        node_of(lambda *items: syntax.ProgramNode([*items])),
+        node_of(syntax.BrokenNode),
     )
-    argument = _of(lambda name, type, attributes: syntax.ArgumentNode(name, type, attributes or []))
+    function, graph, return_ = (
+        node_of(syntax.FunctionNode),
+        node_of(syntax.GraphNode),
+        node_of(syntax.ReturnNode),
+    )
+    argument = node_of(
+        lambda name, type, attributes: syntax.ArgumentNode(name, type, attributes or [])
+    )
 
     def headless(self, parts: list[Any]) -> syntax.FunctionNode | syntax.GraphNode:
         word, head, body = parts
@@ -66,7 +62,7 @@ class Tree:
             return syntax.GraphNode(word, None, [syntax.BrokenNode(head), *body])
         return syntax.FunctionNode(word, None, [syntax.BrokenNode(head)], None, body)
 
-    quoted_function = _of(
+    quoted_function = node_of(
         lambda word, _, given, body, attrs, end: syntax.QuotedNode(word, given or [], body, attrs)
     )
 
@@ -78,7 +74,9 @@ class Tree:
             node.results = results
         return node
 
-    short = _of(lambda name, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types))
+    short = node_of(
+        lambda name, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types)
+    )
 
     def generic(self, parts: list[Any]) -> syntax.OperationNode | syntax.ReturnNode:
         return (
@@ -87,22 +85,22 @@ class Tree:
             else self.short(parts)
         )
 
-    applied = _of(
+    applied = node_of(
         lambda name, callee, xs, attrs, types: syntax.OperationNode(
             name, xs, attrs or [], types, callee
         )
     )
-    constant = _of(lambda word, body, type: syntax.ConstantNode(word, type, body=body))
-    stored = _of(
+    constant = node_of(lambda word, body, type: syntax.ConstantNode(word, type, body=body))
+    stored = node_of(
         lambda word, _, path, entry, type: syntax.ConstantNode(word, type, path=path, entry=entry)
     )
-    labelled = _of(
+    labelled = node_of(
         lambda op, label, xs, _, init, t: syntax.OperationNode(
             op, xs, label=label, initial=init, type=t
         )
     )
-    infix = _of(lambda name, expression: syntax.OperationNode(name, expression=expression))
-    binary = _of(
+    infix = node_of(lambda name, expression: syntax.OperationNode(name, expression=expression))
+    binary = node_of(
         lambda left, mark, right: syntax.ExpressionNode(mark, [left, right], left.start, right.end)
     )
 
@@ -118,13 +116,13 @@ class Tree:
             )  # a negative literal
         return syntax.ExpressionNode(operator, [operand], operator.start, operand.end)
 
-    called = _of(
+    called = node_of(
         lambda name, _, *given: syntax.ExpressionNode(
             name, [*given[:-1]], name.start, given[-1].end
         )
     )
-    ascribed = _of(lambda literal, element: literal._replace(element=element, end=element.end))
-    signature = _of(lambda *types: syntax.Signature([*types[:-1]], types[-1]))
+    ascribed = node_of(lambda literal, element: literal._replace(element=element, end=element.end))
+    signature = node_of(lambda *types: syntax.Signature([*types[:-1]], types[-1]))
 
     # 3. literals and attributes
 
@@ -188,8 +186,8 @@ class Tree:
             name, syntax.Item(True, name.start, name.end) if value is None else value
         )
 
-    string = _of(lambda token: read_string(token))
-    symbol = _of(lambda token: syntax.Item(Symbol(token.name), token.start, token.end))
+    string = node_of(lambda token: read_string(token))
+    symbol = node_of(lambda token: syntax.Item(Symbol(token.name), token.start, token.end))
 
     def array(self, parts: list[Any]) -> syntax.Item:
         opening, *items, closing = parts
@@ -214,19 +212,24 @@ class Tree:
             key
         ) < 19 else key, item
 
-    element = _of(
+    element = node_of(
         lambda token: syntax.Item(
             ELEMENT_TYPES["".join(token.text.split())], token.start, token.end
         )
     )
-    attribute_type = _of(lambda token: syntax.Item(read_type(token), token.start, token.end))
-    dense = _of(lambda body, type: syntax.Item(syntax.DenseNode(body, type), body.start, type.end))
-    function_type = _of(lambda type: syntax.Item(type, 0, 0))
+    attribute_type = node_of(lambda token: syntax.Item(read_type(token), token.start, token.end))
+    dense = node_of(
+        lambda body, type: syntax.Item(syntax.DenseNode(body, type), body.start, type.end)
+    )
+    function_type = node_of(lambda type: syntax.Item(type, 0, 0))
 
     # 4. types
 
-    type = _of(lambda token: token)
-    broken_types = _of(lambda token: [syntax.BrokenNode(token)])
+    type = node_of(lambda token: token)
+    broken_types = node_of(lambda token: [syntax.BrokenNode(token)])
+
+
+PROGRAMS = Language("cvm", ProgramActions())
 
 
 def wrong(code: str, message: str, at: syntax.Token | syntax.Item) -> syntax.Item:

@@ -8,11 +8,8 @@ as in kernels.
 
 from collections.abc import Sequence, Set
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
-from lark import Tree
-from lark.exceptions import UnexpectedInput
 
 from ..dialect.kernel_ir import expressions as ex
 from ..dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, Step, View
@@ -24,9 +21,11 @@ from ..dialect.support.diagnostics import Diagnostic, ParseError, Source, Span
 from ..dialect.support.suggest import did_you_mean
 from ..dialect.types.sizes import Dim, Size
 from ..dialect.types.tensor_types import I1, ElementType
+from . import kernel_tree as tree
 from .dense_literals import read_dense
+from .kernel_actions import UnexpectedToken, parse_formulas_node
 from .kernel_syntax_errors import CODE, explain
-from .kernels import KernelReader, language, unquoted
+from .kernels import KernelReader, unquoted
 from .syntax_tree import Mistake, Token
 
 _FUNCTIONS = {shown: name for name, shown in REDUCTIONS.items()}
@@ -41,8 +40,8 @@ def parse_formulas(text: str, filename: str = "<formulas>") -> Formulas:
     """
     source = Source(filename, text)
     try:
-        return _Reader(source, 0).formulas(*language().parse(text, start="formulas").children)
-    except UnexpectedInput as e:
+        return _Reader(source).formulas(parse_formulas_node(text))
+    except UnexpectedToken as e:
         raise ParseError(explain(e, source, 0, len(text))) from None
     except RecursionError:
         deep = Diagnostic("the formulas are nested too deeply to be read", Span(source, 0, 0), CODE)
@@ -55,174 +54,174 @@ class _Reader(KernelReader):
     sizes: Set[object] | None = None  # of the arguments, once they have been read
     outer: Set[object] = frozenset()  # those of the formulas around a body
 
-    def formulas(
-        self, name: Any, arguments: Any, *rest: Any, slices: Steps | None = None
-    ) -> Formulas:
+    def formulas(self, node: tree.FormulasNode, slices: Steps | None = None) -> Formulas:
         """The formulas of a function, or of the body of a loop with these steps."""
-        *steps, results = rest
-        trees = [t for t in arguments.children if t is not None]
-        named = [str(t.children[0]) for t in trees], [str(r) for r in results.children]
+        named = [t.name.text for t in node.arguments], [r.text for r in node.results]
         self.scope.sliced = set() if slices is None else {*slices.sliced(*named)}
-        given = [self.tensor(t) for t in trees]
+        given = [self.tensor(t) for t in node.arguments]
         self.sizes = self.outer | {d.key for t in given for d in t.shape if isinstance(d, Size)}
         self.constants: list[ex.Tensor] = []  # without values
         self.data: dict[ex.Tensor, np.ndarray] = {}
         self.mistakes: list[Diagnostic] = []
-        made = [m for s in steps for m in self.step(s)]
+        steps = [step for s in node.steps for step in self.step(s)]
         returned: tuple[ex.Tensor, ...] = ()
         try:
-            returned = tuple(map(self.tensor_named, results.children))
+            returned = tuple(map(self.tensor_named, node.results))
         except ParseError as e:
             self.mistakes += e.diagnostics
         if self.mistakes:
             raise ParseError(self.mistakes)
-        checks = tuple(r for m in made for r in _requirements(m))
+        checks = tuple(r for step in steps for r in _requirements(step))
         return Formulas(
-            name[1:],
+            node.name.name,
             (*given, *self.constants),
             returned,
             self.data,
-            tuple(made),
+            tuple(steps),
             checks,
             slices=slices,
         )
 
-    def step(self, tree: Any) -> Sequence[Step]:
-        """One definition. After a mistake in it what it defines is known, so that those who read it
-        go on.
+    def step(self, node: tree.StepNode) -> Sequence[Step]:
+        """One definition. After a mistake in it the tensors that it defines are known, so that
+        their uses report nothing.
         """
         known = dict(self.names)
         try:
-            return getattr(self, tree.data)(*tree.children)
+            match node:
+                case tree.FormulaNode():
+                    return [self.formula(node)]
+                case tree.ConstantNode():
+                    self.constant(node)
+                    return []
+                case tree.ViewNode():
+                    return [self.view(node)]
+                case tree.NestNode():
+                    return [self.nest(node)]
+                case tree.LoopStepNode():
+                    return [self.loop_over(node)]
         except ParseError as e:
             self.mistakes += e.diagnostics
             self.names = known
             sizes = self.sizes
             self.sizes = None
-            first, *more = tree.children
-            tensors = (
-                [(first, more[1])]
-                if tree.data == "formula"
-                else [t.children for t in first.children]
-            )
-            for name, type in tensors:
+            for tensor in node.defined:
                 with suppress(ParseError):
-                    self.named(name, type)
+                    self.named(tensor)
             self.sizes = sizes
             return ()
 
     # definitions
 
-    def named(self, name: Any, type: Any) -> ex.Tensor:
-        if str(name) in self.names:
-            raise self.mistake(f"{name} is defined twice", name)
-        return self.tensor(Tree("tensor", [name, type]), "heap")
+    def named(self, node: tree.TensorNode) -> ex.Tensor:
+        if node.name.text in self.names:
+            raise self.mistake(f"{node.name.text} is defined twice", node.name)
+        return self.tensor(node, "heap")
 
-    def defined(self, tree: Any, count: int | None = None) -> tuple[ex.Tensor, ...]:
+    def defined(
+        self, nodes: Sequence[tree.TensorNode], count: int | None = None
+    ) -> tuple[ex.Tensor, ...]:
         """The tensors that a step defines; exactly `count`, if given."""
-        if count is not None and len(tree.children) != count:
-            raise self.mistake(f"expected one array, got {len(tree.children)}", tree)
-        return tuple(self.named(*t.children) for t in tree.children)
+        if count is not None and len(nodes) != count:
+            raise self.mistake(f"expected one array, got {len(nodes)}", nodes[0].name)
+        return tuple(map(self.named, nodes))
 
-    def atom(self, token: Any) -> Dim:
+    def atom(self, token: Token) -> Dim:
         size = super().atom(token)
         if self.sizes is not None and isinstance(size, Size) and size.key not in self.sizes:
-            raise self.mistake(f"{token} is the size of no argument", token)
+            raise self.mistake(f"{token.text} is the size of no argument", token)
         return size
 
-    def tensor_named(self, token: Any) -> ex.Tensor:
-        tensor = self.known(self.names, token, "array")
-        assert isinstance(tensor, ex.Tensor)
-        return tensor
-
-    def formula(self, name: Any, indices: Any, type: Any, value: Any, *wheres: Any) -> list[Step]:
+    def formula(self, node: tree.FormulaNode) -> Formula:
         known = dict(self.names)
-        tensor = self.named(name, type)
+        name = node.name
+        tensor = self.named(tree.TensorNode(name, node.type))
         self.names = known.copy()  # without the array itself
-        if len(indices.children) != tensor.rank:
+        if len(node.indices) != tensor.rank:
             raise self.mistake(
-                f"{name} has {tensor.rank} axes, got {len(indices.children)} indices", name
+                f"{name.text} has {tensor.rank} axes, got {len(node.indices)} indices", name
             )
         at = tuple(
-            self.name(ex.Index(str(i)[1:], d))
-            for i, d in zip(indices.children, tensor.shape, strict=True)
+            self.name(ex.Index(i.name, d)) for i, d in zip(node.indices, tensor.shape, strict=True)
         )
-        for where in wheres:
-            variable, element, meaning = where.children
-            self.names[str(variable)] = self.of_type(meaning, self.element(element), variable)
-        value_of_type = self.of_type(value, tensor.element, name)
-        self.names = {**known, str(name): tensor}
-        return [Formula(tensor, at, value_of_type, self.span(name), (self.span(name),))]
+        for variable, element, meaning in node.wheres:
+            self.names[variable.text] = self.of_type(meaning, self.element(element), variable)
+        value = self.of_type(node.value, tensor.element, name)
+        self.names = {**known, name.text: tensor}
+        return Formula(tensor, at, value, self.span(name), (self.span(name),))
 
-    def of_type(self, tree: Any, element: ElementType, token: Any) -> ex.Expr:
-        typed = self.typed(tree, element)
+    def of_type(self, node: tree.Expression, element: ElementType, token: Token) -> ex.Expr:
+        typed = self.typed(node, element)
         if typed.type is not element:
-            raise self.mistake(f"{token} is {element}, its value {typed.type}", token)
+            raise self.mistake(f"{token.text} is {element}, its value {typed.type}", token)
         return typed
 
-    def constant(self, defined: Any, dense: Any) -> list[Step]:
-        if dense is None:
-            self.constants += self.defined(defined)
-            return []
-        (tensor,) = self.defined(defined, 1)
+    def constant(self, node: tree.ConstantNode) -> None:
+        if (dense := node.dense) is None:
+            self.constants += self.defined(node.defined)
+            return
+        (tensor,) = self.defined(node.defined, 1)
         if len(shape := tuple(d for d in tensor.shape if isinstance(d, int))) < tensor.rank:
             raise self.mistake("the sizes of a constant are known", dense)
-        start = self.base + dense.start_pos
-        data = read_dense(
-            Token("DENSE", str(dense), start, start + len(dense)), shape, tensor.element
-        )
+        data = read_dense(dense, shape, tensor.element)
         if isinstance(data, Mistake):
             raise ParseError(
                 Diagnostic(data.message, Span(self.source, data.start, data.end), data.code)
             )
         self.data[tensor] = data.array
-        return []
 
-    def view(self, defined: Any, token: Any) -> list[Step]:
-        of = self.tensor_named(token)
-        (tensor,) = self.defined(defined, 1)
-        self.view_of(tensor, of, token)
+    def view(self, node: tree.ViewNode) -> View:
+        of = self.tensor_named(node.of)
+        (tensor,) = self.defined(node.defined, 1)
+        self.view_of(tensor, of, node.of)
         at = ex.axes(tensor.shape)
         value = of[ex.unflatten(ex.flat_index(at, tensor.shape), of.shape)]
-        return [View(tensor, of, Formula(tensor, at, value, self.span(token)))]
+        return View(tensor, of, Formula(tensor, at, value, self.span(node.of)))
 
-    def nest(self, defined: Any, operands: Any, body: Any) -> list[Step]:
-        given = tuple(map(self.tensor_named, operands.children))
-        tensors = self.defined(defined)
+    def nest(self, node: tree.NestNode) -> Nest:
+        given = tuple(map(self.tensor_named, node.operands))
+        tensors = self.defined(node.defined)
         known = dict(self.names)
-        block = self.block(body)
+        block = self.block(node.body)
         self.names = known
-        return [Nest(tensors, given, block, self.span(defined))]
+        return Nest(tensors, given, block, self.place(node.defined))
 
-    def loop_over(self, defined: Any, steps: Any, operands: Any, program: Any) -> list[Step]:
-        given = tuple(map(self.tensor_named, operands.children))
-        known = self.steps(steps)
-        inner = _Reader(self.source, self.base)
+    def loop_over(self, node: tree.LoopStepNode) -> LoopNest:
+        given = tuple(map(self.tensor_named, node.operands))
+        steps = self.steps(node.steps)
+        inner = _Reader(self.source)
         inner.anonymous = self.anonymous
         inner.outer = self.sizes or self.outer
-        inside = inner.formulas(*program.children, slices=known)
+        inside = inner.formulas(node.body, slices=steps)
         held = tuple(
             ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants
         )
         self.constants += held  # the same at every step
         given += held
-        tensors = self.defined(defined)
-        self.check_steps(known, given, tensors, inside, defined)
-        return [LoopNest(tensors, given, (), self.span(defined), inside, known)]
+        tensors = self.defined(node.defined)
+        self.check_steps(steps, given, tensors, inside, node.defined[0].name)
+        return LoopNest(tensors, given, (), self.place(node.defined), inside, steps)
+
+    def place(self, nodes: Sequence[tree.TensorNode]) -> Span:
+        """The place of the definitions of some tensors."""
+        return Span(self.source, nodes[0].name.start, nodes[-1].type.end)
 
     # expressions
 
-    def read_read(self, expected: ElementType | None, name: Any, at: Any) -> ex.Expr:
-        read = super().read_read(expected, name, at)
+    def access(self, node: tree.AccessNode) -> ex.Expr:
+        read = super().access(node)
         if isinstance(read, ex.Read) and len(read.indices) != read.tensor.rank:
             raise self.mistake(
-                f"{name} has {read.tensor.rank} axes, got {len(read.indices)} indices", name
+                f"{node.name.text} has {read.tensor.rank} axes, got {len(read.indices)} indices",
+                node,
             )
         return read
 
-    def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> ex.Expr | None:
-        match str(name), arguments:
-            case "when", (condition, *sides) if len(sides) == 2:
+    def call(
+        self, name: Token, arguments: Sequence[tree.Expression], expected: ElementType | None
+    ) -> ex.Expr | None:
+        match name.text, arguments:
+            case "when", [condition, *sides] if len(sides) == 2:
                 type = expected or next(
                     (e.type for t in sides if (e := self.expression(t, None)) is not None), None
                 )
@@ -233,9 +232,9 @@ class _Reader(KernelReader):
                     (self.of_type(t, type, name) for t in sides),
                 )
                 return ex.When(test, then, otherwise)
-            case "check", (condition, value, message) if message.data == "text":
+            case "check", [condition, value, Token(type="STRING") as message]:
                 call = self.expression(value, expected)
-                said = unquoted(str(message.children[0]))
+                said = unquoted(message.text)
                 return (
                     None
                     if call is None
@@ -248,23 +247,19 @@ class _Reader(KernelReader):
                     else 'check(condition, value, "message")'
                 )
                 raise self.mistake(f"expected {shown}", name)
-        return super().read_call(expected, name, *arguments)
+            case _:
+                return super().call(name, arguments, expected)
 
-    def read_reduction(
-        self, expected: ElementType | None, name: Any, *parts: Any
-    ) -> ex.Expr | None:
-        *ranges, body = parts
-        if (function := _FUNCTIONS.get(str(name), str(name))) not in SCALARS or SCALARS[
-            function
-        ].identity is None:
+    def reduction(self, node: tree.ReductionNode, expected: ElementType | None) -> ex.Expr | None:
+        name = node.function.text
+        function = _FUNCTIONS.get(name, name)
+        if function not in SCALARS or SCALARS[function].identity is None:
             raise self.mistake(
-                f"there is no reduction {name}{did_you_mean(str(name), _REDUCING)}", name
+                f"there is no reduction {name}{did_you_mean(name, _REDUCING)}", node.function
             )
         known = dict(self.names)
-        over = tuple(
-            self.name(ex.Index(str(r.children[0])[1:], self.size(r.children[2]))) for r in ranges
-        )
-        reduced = self.expression(body, expected)
+        over = tuple(self.name(ex.Index(r.variable.name, self.size(r.extent))) for r in node.ranges)
+        reduced = self.expression(node.body, expected)
         self.names = known
         return None if reduced is None else ex.Reduce(function, over, reduced)
 

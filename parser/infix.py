@@ -7,14 +7,14 @@ other. Operands are evaluated from left to right.
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..dialect.ir.function import Operation, Value
 from ..dialect.spec.operator import OPERATORS, Operator
 from ..dialect.support.diagnostics import Span
 from .build_operation import build_literal, form_of, operand_count, unknown_operator
 from .scope import Scope
-from .syntax_tree import ExpressionNode, OperationNode, Token
+from .syntax_tree import ExpressionNode, OperandNode, OperationNode, Token
 
 
 @cache
@@ -47,6 +47,9 @@ def build_infix(scope: Scope, node: OperationNode) -> list[Operation]:
     return [*(Operation(o, (value,), s, spans=places) for o, value, s, places in before), last]
 
 
+Part: TypeAlias = ExpressionNode[OperandNode]
+# a value, the token of one, a literal, or None where a part is broken
+Operand: TypeAlias = Value | OperandNode | None
 Step = tuple[Operator[Value], Value, Span, dict[str, Span]]
 
 
@@ -60,16 +63,15 @@ class _Building:
         self.steps: list[Step] = []
 
     def operations(self) -> list[Step] | None:
-        given: Any = self.node.expression
-        if not isinstance(given, ExpressionNode):  # a value or a number alone
-            given = ExpressionNode(
-                Token("PLUS", "+", given.start, given.start), [given], given.start, given.end
-            )
+        whole = self.node.expression
+        assert whole is not None
+        if not isinstance(whole, ExpressionNode):  # a value or a number alone
+            sign = Token("PLUS", "+", whole.start, whole.start)
+            whole = ExpressionNode[OperandNode](sign, [whole], whole.start, whole.end)
         good = True
-        values: list[Any] = []  # of the parts that are complete, the latest last
-        waiting: list[tuple[Any, bool]] = [
-            (given, False)
-        ]  # a stack: expressions may be nested as deep as one likes
+        values: list[Operand] = []  # of the parts that are complete, the latest last
+        # a stack: expressions may be nested as deep as one likes
+        waiting: list[tuple[Part | OperandNode, bool]] = [(whole, False)]
         while waiting:
             part, ready = waiting.pop()
             if not isinstance(part, ExpressionNode):
@@ -86,7 +88,7 @@ class _Building:
                 values.append(value)
         return self.steps if good else None
 
-    def apply(self, part: ExpressionNode, operands: list[Any]) -> Value | None:
+    def apply(self, part: Part, operands: list[Operand]) -> Value | None:
         """One operator of operands: values, tokens of values, literals, or None where they are
         broken.
         """
@@ -125,10 +127,11 @@ class _Building:
                 found.append(None if operator is None else build_literal(scope, o, operator))
         if operator is None or form is None or not fits or None in found:
             return None
-        span = scope.report.span
         place = Span(scope.report.source, part.start, part.end)
         fields = [f.name for f in form.operands]
-        spans = {"op": place, **{f: span(o) for f, o in zip(fields, part.operands, strict=False)}}
+        parts = zip(fields, part.operands, strict=False)
+        source = scope.report.source
+        spans = {"op": place, **{f: Span(source, o.start, o.end) for f, o in parts}}
         results = self.node.results
         value = Value(f"{results[0].name if results else 'expr'}.{len(self.steps)}", None, place)
         self.steps.append((operator(**dict(zip(fields, found, strict=False))), value, place, spans))

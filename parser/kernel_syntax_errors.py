@@ -3,13 +3,12 @@ unclosed brace.
 """
 
 import re
-from typing import Any
-
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
 from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.support.suggest import did_you_mean
-from ..grammar import read
+from .kernel_actions import KERNELS, UnexpectedToken, parse_members
+from .lalr_tables import END, tables
+from .lex import UNKNOWN
 
 CODE = "parse.kernel"
 MARKS = {
@@ -22,8 +21,8 @@ MARKS = {
     "COMMA": ",",
     "COLON": ":",
     "EQUAL": "=",
-    "__ANON_0": "->",
-    "__ANON_1": "..",
+    "ARROW": "->",
+    "RANGE": "..",
     "TENSOR": "a type such as tensor<4xi32>",
     "VALUE": "%name",
     "SYMBOL": "a name such as @k",
@@ -35,8 +34,8 @@ MARKS = {
 GROUPS = (  # tokens that mean one thing together
     (
         {
-            *("_FOR", "_WHILE", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"),
-            *("_BREAK", "_CONTINUE", "_RETURN", "_FAIL"),
+            *("FOR", "WHILE", "IF", "LET", "ALLOC", "ASSERT", "PREFETCH"),
+            *("BREAK", "CONTINUE", "RETURN", "FAIL"),
         },
         {"VALUE"},
         "a statement",
@@ -58,64 +57,62 @@ STAND_INS = {  # for lines that are left out, by their first word
 }
 
 
-def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diagnostic:
+def explain(error: UnexpectedToken, source: Source, base: int, end: int) -> Diagnostic:
     """The mistake in the text from `base` to `end`, which is one kernel."""
     text = source.text[base:end]
-    at = error.pos_in_stream
-    whole = len(text.rstrip())
-    if isinstance(error, UnexpectedCharacters):
-        where = Span(source, base + (at or 0), base + (at or 0) + 1)
+    token = error.token
+    if token.type == UNKNOWN:
+        where = Span(source, token.start, token.start + 1)
         return Diagnostic(
             f"no word or mark of the loop language begins with {where.text!r}", where, CODE
         )
-    token: Any = getattr(error, "token", None)
-    ended = token is None or token.type == "$END" or at is None or at >= whole
+    whole = base + len(text.rstrip())
+    ended = token.type == END
     opened = _unclosed(text)
     if ended and opened is not None:
         brace = Span(source, base + opened, base + opened + 1)
-        place = Span(source, base + whole, base + whole)
         message = f"expected }} to close the {{ of line {brace.line}, got the end of the kernel"
-        return Diagnostic(message, brace, CODE, (Note("the kernel ends here", place),))
-    start = base + (whole if ended else int(at or 0))
-    got = "the end" if ended else str(token)
-    wanted = _expected(set(getattr(error, "accepts", None) or getattr(error, "expected", ()) or ()))
-    words = re.findall(r"^_?[A-Z]+\.2: /([a-z]+)\\b", read("loops.lark"), re.MULTILINE)
+        notes = (Note("the kernel ends here", Span(source, whole, whole)),)
+        return Diagnostic(message, brace, CODE, notes)
+    got = "the end" if ended else token.text
+    words = [*tables(KERNELS.name).keywords]
     near = did_you_mean(got, words) if got.isalpha() and got not in words else ""
-    place = Span(source, start, start if ended else start + len(got))
-    return Diagnostic(f"expected {wanted}, got {got}{near}", place, CODE)
+    place = Span(source, whole, whole) if ended else Span(source, token.start, token.end)
+    return Diagnostic(f"expected {_expected(error.expected)}, got {got}{near}", place, CODE)
 
 
-def syntax_errors(
-    error: UnexpectedInput, source: Source, base: int, end: int, parse: Any
-) -> list[Diagnostic]:
+def syntax_errors(error: UnexpectedToken, source: Source, base: int, end: int) -> list[Diagnostic]:
     """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for
     its line.
     """
-    text = source.text[base:end]
+    text = source.text[:end]
     diagnostics = list[Diagnostic]()
-    for _ in range(1 + REREAD // len(text)):
+    for _ in range(1 + REREAD // (end - base)):
         diagnostics.append(explain(error, source, base, end))
-        text = _without_line(text, error)
-        last = error.pos_in_stream or 0
-        try:
-            parse(text, start="start")
+        stand_in = _without_line(text[base:], error, base)
+        last = error.start
+        if not stand_in:
             break
-        except UnexpectedInput as e:
+        text = text[:base] + stand_in
+        try:
+            parse_members(text, base)
+            break
+        except UnexpectedToken as e:
             error = e
-        if not getattr(error, "token", True) or (error.pos_in_stream or 0) <= last:
+        if error.token.type == END or error.start <= last:
             break  # it follows from the one before
     return diagnostics
 
 
-def _without_line(text: str, error: UnexpectedInput) -> str:
-    """The text with the wrong line replaced by one of the same length; empty if no line is
-    wrong.
+def _without_line(text: str, error: UnexpectedToken, base: int) -> str:
+    """The text from `base` on with the wrong line replaced by one of the same length; empty if no
+    line is wrong.
     """
-    at = error.pos_in_stream or 0
+    at = error.start - base
     begin = text.rfind("\n", 0, at) + 1
     end = f"{text}\n".index("\n", at)
     before = text[begin:at].strip()
-    is_statement = "_FOR" in getattr(error, "accepts", ("_FOR",))
+    is_statement = error.token.type == UNKNOWN or "FOR" in error.expected
     if (not before and not is_statement) or (
         text[at : at + 1] == "=" and re.fullmatch(r"%[\w$.]+ *(\[.*\])?", before)
     ):
@@ -133,7 +130,7 @@ def _without_line(text: str, error: UnexpectedInput) -> str:
 
 
 def _expected(terminals: set[str]) -> str:
-    names = []
+    names: list[str] = []
     for sure, more, name in GROUPS:
         if sure <= terminals:
             names.append(name)

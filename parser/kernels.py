@@ -8,12 +8,9 @@ import ast
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
 from operator import add, mul, sub
-from typing import Any, TypeAlias, TypeVar, get_args
-
-from lark.exceptions import LarkError, UnexpectedInput
+from typing import Literal, TypeAlias, TypeGuard, TypeVar, get_args
 
 from ..dialect.kernel_ir import expressions as ex, loops as ir
 from ..dialect.kernel_ir.execution_plan import Loop, Plan
@@ -25,18 +22,25 @@ from ..dialect.support.diagnostics import Diagnostic, ParseError, Source, Span, 
 from ..dialect.support.suggest import did_you_mean
 from ..dialect.types.sizes import OPERATIONS, Dim, Size, may_be_same, product, same_size
 from ..dialect.types.tensor_types import ELEMENT_TYPES, I1, I64, ElementType
-from ..grammar import read
+from . import kernel_tree as tree
+from .kernel_actions import UnexpectedToken, parse_members, parse_size
 from .kernel_syntax_errors import CODE, syntax_errors
 from .link_kernels import link_kernels
+from .syntax_tree import ExpressionNode, Token
 
 T = TypeVar("T")
+N = TypeVar("N", ex.Index, ex.Var, ex.Tensor)
 
 _BINARY = {row.symbol: name for name, row in SCALARS.items() if row.arity == 2 and row.symbol}
 _PREFIX = {row.symbol: name for name, row in SCALARS.items() if row.arity == 1 and row.symbol}
 _SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
+_SUMS = {"+": add, "-": sub, "*": mul}
 assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
 KINDS: tuple[ir.LoopKind, ...] = get_args(ir.LoopKind)
+SumOrder: TypeAlias = Literal["terms", "blocks"]
+SUM_ORDERS: tuple[SumOrder, ...] = get_args(SumOrder)
+JUMPS = {"break": ir.Break, "continue": ir.Continue, "return": ir.Return}
 _HEAD = re.compile(r"^([ \t]*)(?:kernel|loop|plan)\b", re.MULTILINE)
 Places: TypeAlias = dict[ir.Statement, Span]
 
@@ -46,22 +50,22 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
     with a mistake of each.
     """
     source = Source(filename, text)
-    found = Scope(source)
+    scope = Scope(source)
     heads = [*_HEAD.finditer(text)]
     bounds = [0, *(m.start() for m in heads[1:] if len(m[1]) <= len(heads[0][1])), len(text)]
     for start, end in pairwise(bounds):
         try:
-            for tree in language().parse(text[start:end], start="start").children:
-                found.read(tree, start)
-        except UnexpectedInput as e:
-            found.mistakes += syntax_errors(e, source, start, end, language().parse)
+            for node in parse_members(text, start, end):
+                scope.read(node)
+        except UnexpectedToken as e:
+            scope.mistakes += syntax_errors(e, source, start, end)
         except RecursionError:
-            found.mistakes.append(
+            scope.mistakes.append(
                 Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE)
             )
-    if found.mistakes:
-        raise ParseError(found.mistakes)
-    return link_kernels(found.kernels, found.views, found.sides, Span(source, 0, 0)), found.places
+    if scope.mistakes:
+        raise ParseError(scope.mistakes)
+    return link_kernels(scope.kernels, scope.views, scope.sides, Span(source, 0, 0)), scope.places
 
 
 @dataclass
@@ -80,149 +84,165 @@ class Scope:
     places: Places = field(default_factory=Places)
     mistakes: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
-    def read(self, tree: Any, base: int) -> None:
+    def read(self, node: tree.MemberNode) -> None:
         """Read a kernel, a loop, or a declaration of arguments and results."""
+        reader = KernelReader(self.source, self)
         try:
-            getattr(KernelReader(self.source, base, self), tree.data)(*tree.children)
+            match node:
+                case tree.KernelNode():
+                    reader.kernel(node)
+                case tree.KernelLoopNode():
+                    reader.kernel_loop(node)
+                case tree.PlanNode():
+                    reader.plan(node)
         except (ParseError, VerifyError) as e:
             self.mistakes += e.diagnostics
-
-
-@cache
-def language() -> Any:
-    """The parser of kernels, formulas and sizes."""
-    from lark import Lark
-
-    start = ["start", "size_sum", "formulas"]
-    return Lark(
-        read("loops.lark"),
-        parser="lalr",
-        start=start,
-        maybe_placeholders=True,
-        propagate_positions=True,
-    )
 
 
 class KernelReader:
     """The symbol table of one kernel."""
 
-    def __init__(self, source: Source, base: int, scope: Scope | None = None) -> None:
+    def __init__(self, source: Source, scope: Scope | None = None) -> None:
         self.source = source
-        self.base = base  # where the text that is read begins
         self.scope = Scope(source) if scope is None else scope
         self.names: dict[
             str, ex.Expr | ex.Tensor
         ] = {}  # a name of a formula stands for any expression
         self.anonymous: dict[str, Dim] = {} if self.scope.sizes is None else self.scope.sizes
 
-    def mistake(self, message: str, token: Any) -> ParseError:
-        """A ParseError at a token, or at the first token of a tree."""
-        tokens = [token] if isinstance(token, str) else list(token.scan_values(lambda _: True))
-        start = self.base + (getattr(tokens[0], "start_pos", None) or 0 if tokens else 0)
-        end = start + len(tokens[0]) if tokens else start
-        return ParseError(Diagnostic(message, Span(self.source, start, end), CODE))
+    def mistake(self, message: str, at: tree.Expression) -> ParseError:
+        """A ParseError at a token, or at the first token of an expression."""
+        return ParseError(Diagnostic(message, self.span(tree.first_token(at)), CODE))
 
-    def span(self, item: Any) -> Span:
-        """The place of a token or a tree."""
-        at = getattr(item, "meta", item)
-        return Span(self.source, self.base + at.start_pos, self.base + at.end_pos)
+    def span(self, token: Token) -> Span:
+        return Span(self.source, token.start, token.end)
 
-    def known(self, table: Mapping[str, T], token: Any, what: str) -> T:
-        if str(token) not in table:
-            sigil = str(token)[:1] if str(token)[:1] in "%@?" else ""
+    def known(self, table: Mapping[str, T], token: Token, what: str) -> T:
+        name = token.text
+        if name not in table:
+            sigil = name[:1] if name[:1] in "%@?" else ""
             near = did_you_mean(
-                str(token).removeprefix(sigil), [k.removeprefix(sigil) for k in table], sigil
+                name.removeprefix(sigil), [k.removeprefix(sigil) for k in table], sigil
             )
-            raise self.mistake(f"there is no {what} {token}{near}", token)
-        return table[str(token)]
+            raise self.mistake(f"there is no {what} {name}{near}", token)
+        return table[name]
 
-    def element(self, token: Any) -> ElementType:
+    def element(self, token: Token) -> ElementType:
         return self.known(ELEMENT_TYPES, token, "element type")
 
     # kernels
 
-    def kernel(self, *parts: Any) -> None:
-        name, inputs, outputs, condition, order, aliasing, scheduled, body = parts
-        parameters, results = self.parameters(inputs, outputs)
-        if order not in (None, "terms", "blocks"):
-            raise self.mistake(f"expected sums terms or sums blocks, got sums {order}", order)
-        where = None if condition is None else self.typed(condition, I1)
-        how: Any = "either" if order is None else str(order)
-        block = (*self.zeros(inputs, outputs, parameters), *self.block(body))
-        final = scheduled is not None or ir.may_jump(block)  # no pass reorders jumps
-        given = parameters, block, results, self.span(name), where, how, final
-        self.scope.kernels.append(ir.Kernel(name[1:], *given, aliasing=aliasing is not None))
+    def kernel(self, node: tree.KernelNode) -> None:
+        parameters, results = self.parameters(node.inputs, node.outputs)
+        order: Literal["either", "terms", "blocks"] = "either"
+        if (word := node.sum_order) is not None:
+            named = _one_of(SUM_ORDERS, word.text)
+            if named is None:
+                raise self.mistake(
+                    f"expected sums terms or sums blocks, got sums {word.text}", word
+                )
+            order = named
+        where = None if node.condition is None else self.typed(node.condition, I1)
+        block = (*self.zeros(node.inputs, node.outputs, parameters), *self.block(node.body))
+        kernel = ir.Kernel(
+            node.name.name,
+            parameters,
+            block,
+            results,
+            self.span(node.name),
+            where,
+            order,
+            scheduled=node.scheduled is not None or ir.may_jump(block),  # no pass reorders jumps
+            aliasing=node.aliasing is not None,
+        )
+        self.scope.kernels.append(kernel)
 
-    def zeros(self, inputs: Any, outputs: Any, parameters: Sequence[ex.Tensor]) -> ir.Block:
+    def zeros(
+        self,
+        inputs: Sequence[tree.ParameterNode],
+        outputs: Sequence[tree.ParameterNode],
+        parameters: Sequence[ex.Tensor],
+    ) -> ir.Block:
         """The nests that zero-fill results that the text declares as zeros."""
-        if words := [t.children[1] for t in inputs.children if t and t.children[1]]:
+        if words := [p.zero for p in inputs if p.zero is not None]:
             raise self.mistake("only results and buffers are filled with zeros", words[0])
-        trees = [t for t in outputs.children if t is not None]
-        results = parameters[len(parameters) - len(trees) :]
-        pairs = zip(trees, results, strict=True)
-        return tuple(s for tree, t in pairs if tree.children[1] for s in ir.zeros(t))
+        results = parameters[len(parameters) - len(outputs) :]
+        pairs = zip(outputs, results, strict=True)
+        return tuple(s for node, t in pairs if node.zero is not None for s in ir.zeros(t))
 
-    def kernel_loop(self, *parts: Any) -> None:
-        name, inputs, outputs, steps, operands, head, *bodies = parts
-        parameters, count = self.parameters(inputs, outputs)
+    def kernel_loop(self, node: tree.KernelLoopNode) -> None:
+        parameters, count = self.parameters(node.inputs, node.outputs)
         results = parameters[len(parameters) - count :]
-        given: Any = [self.known(self.names, v, "array") for v in operands.children]
-        how = self.steps(steps)
+        given = [self.tensor_named(v) for v in node.operands]
+        how = self.steps(node.steps)
         inside = Scope(self.source, self.anonymous)
-        inside.sliced = {
-            *how.sliced(
-                *([str(t.children[0]) for t in side.children if t] for side in head.children)
-            )
-        }
-        for tree in (head, *bodies):
-            inside.read(tree, self.base)
+        sides = node.plan.arguments, node.plan.results
+        inside.sliced = {*how.sliced(*([t.name.text for t in side] for side in sides))}
+        for member in (node.plan, *node.members):
+            inside.read(member)
         self.scope.places |= inside.places
         if inside.mistakes:
             raise ParseError(inside.mistakes)
-        plan = link_kernels(inside.kernels, inside.views, inside.sides, self.span(name))
-        self.check_steps(how, given, results, plan, name)
+        plan = link_kernels(inside.kernels, inside.views, inside.sides, self.span(node.name))
+        self.check_steps(how, given, results, plan, node.name)
         if how.trips is None:
             if given[1 : 1 + how.carry] != [*results]:
                 raise self.mistake(
-                    "what a loop with a condition carries lies in its results", operands
+                    "what a loop with a condition carries lies in its results", node.operands[0]
                 )
             del given[1 : 1 + how.carry]
             parameters = (*parameters[: len(parameters) - count], *results, *results)
-        loop = Loop(name[1:], parameters, (), count, self.span(name), scheduled=True, steps=how)
-        self.scope.kernels.append(
-            replace(loop, operands=tuple(map(parameters.index, given))).with_plan(plan)
+        loop = Loop(
+            node.name.name,
+            parameters,
+            (),
+            count,
+            self.span(node.name),
+            scheduled=True,
+            steps=how,
+            operands=tuple(map(parameters.index, given)),
         )
+        self.scope.kernels.append(loop.with_plan(plan))
 
-    def plan(self, *sides: Any) -> None:
+    def plan(self, node: tree.PlanNode) -> None:
         self.scope.sizes = self.anonymous
-        for side, trees in zip(self.scope.sides, sides, strict=True):
-            for t in trees.children:
+        for side, tensors in zip(self.scope.sides, node, strict=True):
+            for t in tensors:
                 side.append(self.tensor(t))
                 self.scope.arrays.setdefault(f"%{side[-1].name}", side[-1])
 
-    def parameters(self, inputs: Any, outputs: Any) -> tuple[tuple[ex.Tensor, ...], int]:
+    def parameters(
+        self, inputs: Sequence[tree.ParameterNode], outputs: Sequence[tree.ParameterNode]
+    ) -> tuple[tuple[ex.Tensor, ...], int]:
         """The parameters of a kernel, which may be views, and how many are results."""
-        declared = [t.children for t in (*inputs.children, *outputs.children) if t is not None]
-        for t in (t for t, _, of in declared if of is None):
-            self.same_sizes(*t.children)
-        found = tuple(self.tensor(t) for t, _, _ in declared)
-        views = {t: of for t, (_, _, of) in zip(found, declared, strict=True) if of is not None}
-        arrays = {f"%{t.name}": t for t in found if not views.get(t, "").startswith("%")}
+        declared = [*inputs, *outputs]
+        for node in declared:
+            if node.of is None:
+                self.same_sizes(node.tensor)
+        parameters = tuple(self.tensor(node.tensor) for node in declared)
+        views = {
+            t: node.of for t, node in zip(parameters, declared, strict=True) if node.of is not None
+        }
+        arrays = {
+            f"%{t.name}": t
+            for t in parameters
+            if (of := views.get(t)) is None or not of.text.startswith("%")
+        }
         for t, of in views.items():
             home = (
                 self.known(arrays, of, "array")
-                if of[0] == "%"
+                if of.text[0] == "%"
                 else ex.Tensor(t.name, *self.shaped(of))
             )
             self.scope.views[t] = self.view_of(t, home, of)
         self.scope.arrays = {
-            f"%{t.name}": t for t in (self.scope.views.get(t, t) for t in found)
+            f"%{t.name}": t for t in (self.scope.views.get(t, t) for t in parameters)
         } | self.scope.arrays
-        return found, sum(t is not None for t in outputs.children)
+        return parameters, len(outputs)
 
-    def same_sizes(self, name: Any, type: Any) -> None:
+    def same_sizes(self, node: tree.TensorNode) -> None:
         """Anonymous sizes of an array are those that it has in kernels before."""
-        known, dims = self.scope.arrays.get(str(name)), _split(type)[0]
+        known, dims = self.scope.arrays.get(node.name.text), _split(node.type.text)[0]
         for text, n in (
             zip(dims, known.shape, strict=True)
             if known is not None and known.rank == len(dims)
@@ -231,15 +251,16 @@ class KernelReader:
             if text[:1] == "?" and text[1:].isdigit():
                 self.anonymous.setdefault(text, n)
 
-    def steps(self, tree: Any) -> ir.Steps:
-        parts: Any = tree.children if len(tree.children) == 4 else (None, *tree.children, 0, None)
-        trips, carry, scan, reverse = parts
+    def steps(self, node: tree.StepsNode) -> ir.Steps:
         how = ir.Steps(
-            int(carry), int(scan), None if trips is None else self.size(trips), reverse is not None
+            int(node.carry.text),
+            0 if node.scan is None else int(node.scan.text),
+            None if node.trips is None else self.size(node.trips),
+            node.reverse is not None,
         )
         if isinstance(how.trips, int) and not 0 < how.trips <= ir.MAX_STEPS:
             raise self.mistake(
-                f"a loop takes between 1 and {ir.MAX_STEPS} steps, got {how.trips}", tree
+                f"a loop takes between 1 and {ir.MAX_STEPS} steps, got {how.trips}", node.word
             )
         return how
 
@@ -249,7 +270,7 @@ class KernelReader:
         given: Sequence[ex.Tensor],
         found: Sequence[ex.Tensor],
         body: Formulas | Plan,
-        at: Any,
+        at: Token,
     ) -> None:
         """Raise ParseError unless a loop is given, and gives, what its body takes and gives at
         every step, or slices of it.
@@ -264,9 +285,10 @@ class KernelReader:
                 at,
             )
 
-        def slices(arrays: Sequence[ex.Tensor], end: int) -> list[Any]:
+        def slices(arrays: Sequence[ex.Tensor], end: int) -> list[ex.Tensor]:
+            trips = () if steps.trips is None else (steps.trips,)
             return [
-                replace(t, shape=(steps.trips, *t.shape)) if carry <= n < end else t
+                replace(t, shape=(*trips, *t.shape)) if carry <= n < end else t
                 for n, t in enumerate(arrays)
             ]
 
@@ -288,273 +310,274 @@ class KernelReader:
                     f"%{array.name} is {wanted} by the body of the loop, got {got}", at
                 )
 
-    def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
-        value, type = tree.children
-        shape, element = self.shaped(type)
+    def tensor(self, node: tree.TensorNode, space: str = "argument") -> ex.Tensor:
+        shape, element = self.shaped(node.type)
         if (
             space in ("argument", "heap")
-            and str(value) in self.scope.sliced
+            and node.name.text in self.scope.sliced
             and not ir.is_aligned(shape, element)
         ):
             space = "slice"
-        return self.name(ex.Tensor(str(value)[1:], shape, element, space))
+        return self.name(ex.Tensor(node.name.name, shape, element, space))
 
-    def shaped(self, type: Any) -> tuple[tuple[Dim, ...], ElementType]:
-        dims, element = _split(type)
+    def shaped(self, type: Token) -> tuple[tuple[Dim, ...], ElementType]:
+        dims, element = _split(type.text)
         try:
-            shape = tuple(
-                self.size(language().parse(d.strip("[]"), start="size_sum")) for d in dims
-            )
-            return shape, ELEMENT_TYPES[element]
-        except (KeyError, TypeError, LarkError):
-            raise self.mistake(f"there is no type {type}", type) from None
+            sizes = [parse_size(d.strip("[]")) for d in dims]
+            return tuple(map(self.size, sizes)), ELEMENT_TYPES[element]
+        except (KeyError, TypeError, UnexpectedToken):
+            raise self.mistake(f"there is no type {type.text}", type) from None
         except ParseError as e:  # of a size
             raise self.mistake(e.diagnostics[0].message, type) from None
 
-    def view_of(self, view: ex.Tensor, of: ex.Tensor, token: Any) -> ex.Tensor:
+    def view_of(self, view: ex.Tensor, of: ex.Tensor, token: Token) -> ex.Tensor:
         """The array of a view, which has as many elements, or may have at a call."""
         if view.element is not of.element or not may_be_same(
             product(view.shape), product(of.shape)
         ):
-            raise self.mistake(f"{token} has other elements than a view of it", token)
+            raise self.mistake(f"{token.text} has other elements than a view of it", token)
         return of
 
     # statements
 
-    def name(self, e: Any) -> Any:
+    def name(self, e: N) -> N:
         self.names[f"%{e.name}"] = e
         return e
 
-    def block(self, tree: Any) -> ir.Block:
+    def block(self, node: tree.BlockNode) -> ir.Block:
         places: Places = {}
-        for s in tree.children:
-            statement = getattr(self, s.data)(*s.children)
-            zero = s.data in ("register", "buffer") and s.children[-1] is not None
-            for made in (statement, *(ir.zeros(statement.tensor) if zero else ())):
-                places[made] = self.span(s)
+        for s in node.statements:
+            place = Span(self.source, s.word.start, s.end)
+            for statement in self.statement(s):
+                places[statement] = place
         self.scope.places |= places
         return tuple(places)
 
-    def loop(
-        self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any
-    ) -> ir.Statement:
-        first, last = self.typed(start, I64), self.typed(stop, I64)
+    def statement(self, node: tree.StatementNode) -> ir.Block:
+        """The statement of a node, and the nests that fill a buffer that it allocates with
+        zeros.
+        """
+        match node:
+            case tree.ForNode():
+                return (self.loop(node),)
+            case tree.IfNode(_, condition, then, otherwise):
+                test = self.typed(condition, I1)
+                yes = self.block(then)
+                return (ir.If(test, yes, () if otherwise is None else self.block(otherwise)),)
+            case tree.LetNode(_, name, type, value):
+                element = self.element(type)
+                meaning = self.typed(value, element)
+                return (ir.Let(self.name(ex.Var(name.name, element)), meaning),)
+            case tree.RegisterNode(_, name, type, zero):
+                register = ex.Tensor(name.name, (), self.element(type), "register")
+                return self.allocated(self.name(register), zero)
+            case tree.BufferNode(_, space, tensor, zero):
+                return self.allocated(self.tensor(tensor, space.text), zero)
+            case tree.StoreNode(name, at, value, streaming):
+                target = self.buffer_named(name, "stored to")
+                indices = self.indices(at)
+                stored = self.typed(value, target.element)
+                return (ir.Store(target, indices, stored, streaming is not None),)
+            case tree.AssertNode(_, condition, message):
+                test = self.typed(condition, I1)
+                return (ir.Assert(test, unquoted(message.text), self.span(message)),)
+            case tree.PrefetchNode(_, name, at):
+                return (ir.Prefetch(self.buffer_named(name, "prefetched"), self.indices(at)),)
+            case tree.WhileNode(_, condition, body):
+                return (ir.While(self.typed(condition, I1), self.block(body)),)
+            case tree.JumpNode(word):
+                return (JUMPS[word.text](),)
+            case tree.FailNode(_, message):
+                return (ir.Fail(unquoted(message.text), self.span(message)),)
+
+    def allocated(self, tensor: ex.Tensor, zero: Token | None) -> ir.Block:
+        return (ir.Alloc(tensor), *(() if zero is None else ir.zeros(tensor)))
+
+    def loop(self, node: tree.ForNode) -> ir.For:
+        first, last = self.typed(node.first, I64), self.typed(node.last, I64)
         if isinstance(first, ex.Const) and not first.value:
             first = ex.ZERO  # passes compare the start with it
-        bound = index_extent(last) if extent is None else self.size(extent)
-        index = self.name(ex.Index(str(name)[1:], bound))
-        how, width, overlap = kind.children if kind is not None else ("serial", None, None)
-        spelled: ir.LoopKind | None = next((k for k in KINDS if k == how), None)
-        if spelled is None:
-            raise self.mistake(
-                f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}",
-                how,
-            )
-        if (width is None) is (how == "vector"):
-            said = (
-                "a vector loop has a width, as in vector 8"
-                if width is None
-                else f"a {how} loop has no width"
-            )
-            raise self.mistake(said, width or how)
+        bound = index_extent(last) if node.extent is None else self.size(node.extent)
+        index = self.name(ex.Index(node.variable.name, bound))
+        kind, width, overlap = self.kind(node.kind)
         known = last.value if isinstance(last, ex.Const) else getattr(last, "size", None)
-        whole = extent is None and known is not None and same_size(known, bound)
+        whole = node.extent is None and known is not None and same_size(known, bound)
         end = None if whole else last
-        return ir.For(
-            index, self.block(body), first, end, spelled, int(width or 1), int(overlap or 0)
-        )
+        return ir.For(index, self.block(node.body), first, end, kind, width, overlap)
 
-    def branch(self, condition: Any, then: Any, otherwise: Any) -> ir.Statement:
-        return ir.If(
-            self.typed(condition, I1),
-            self.block(then),
-            () if otherwise is None else self.block(otherwise),
-        )
+    def kind(self, node: tree.KindNode | None) -> tuple[ir.LoopKind, int, int]:
+        """The kind of a loop, its width and its overlap."""
+        if node is None:
+            return "serial", 1, 0
+        word, width, overlap = node
+        kind = _one_of(KINDS, word.text)
+        if kind is None:
+            raise self.mistake(
+                f"expected a kind of loop, {', '.join(KINDS)}, got {word.text}"
+                f"{did_you_mean(word.text, KINDS)}",
+                word,
+            )
+        if width is None and kind == "vector":
+            raise self.mistake("a vector loop has a width, as in vector 8", word)
+        if width is not None and kind != "vector":
+            raise self.mistake(f"a {kind} loop has no width", width)
+        steps = 1 if width is None else int(width.text)
+        return kind, steps, 0 if overlap is None else int(overlap.text)
 
-    def let(self, name: Any, type: Any, value: Any) -> ir.Statement:
-        element = self.element(type)
-        found = self.typed(value, element)
-        return ir.Let(self.name(ex.Var(str(name)[1:], element)), found)
-
-    def register(self, name: Any, type: Any, _: Any) -> ir.Statement:
-        return ir.Alloc(self.name(ex.Tensor(str(name)[1:], (), self.element(type), "register")))
-
-    def buffer(self, space: Any, tensor: Any, _: Any) -> ir.Statement:
-        return ir.Alloc(self.tensor(tensor, str(space)))
-
-    def store(self, name: Any, at: Any, value: Any, streaming: Any) -> ir.Statement:
-        tensor = self.buffer_named(name, "stored to")
-        return ir.Store(
-            tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None
-        )
-
-    def assert_(self, condition: Any, message: Any) -> ir.Statement:
-        return ir.Assert(self.typed(condition, I1), unquoted(str(message)), self.span(message))
-
-    def while_(self, condition: Any, body: Any) -> ir.Statement:
-        return ir.While(self.typed(condition, I1), self.block(body))
-
-    def break_(self) -> ir.Statement:
-        return ir.Break()
-
-    def continue_(self) -> ir.Statement:
-        return ir.Continue()
-
-    def return_(self) -> ir.Statement:
-        return ir.Return()
-
-    def fail(self, message: Any) -> ir.Statement:
-        return ir.Fail(unquoted(str(message)), self.span(message))
-
-    def prefetch(self, name: Any, at: Any) -> ir.Statement:
-        return ir.Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
-
-    def buffer_named(self, name: Any, use: str) -> ex.Tensor:
+    def buffer_named(self, name: Token, use: str) -> ex.Tensor:
         if not isinstance(tensor := self.known(self.names, name, "buffer"), ex.Tensor):
-            raise self.mistake(f"{name} is no buffer that could be {use}", name)
+            raise self.mistake(f"{name.text} is no buffer that could be {use}", name)
         return tensor
 
-    def indices(self, tree: Any) -> tuple[ex.Expr, ...]:
-        return (
-            ()
-            if tree is None
-            else tuple(self.typed(i, I64) for i in tree.children if i is not None)
-        )
+    def tensor_named(self, name: Token) -> ex.Tensor:
+        tensor = self.known(self.names, name, "array")
+        assert isinstance(tensor, ex.Tensor)
+        return tensor
+
+    def indices(self, node: tree.IndicesNode | None) -> tuple[ex.Expr, ...]:
+        return () if node is None else tuple(self.typed(i, I64) for i in node.indices)
 
     # expressions
 
-    def typed(self, tree: Any, expected: ElementType | None) -> ex.Expr:
-        if (found := self.expression(tree, expected)) is None:
-            raise self.mistake("the type of this literal is not known; (1 : i32) says it", tree)
-        return found
+    def typed(self, node: tree.Expression, expected: ElementType | None) -> ex.Expr:
+        if (e := self.expression(node, expected)) is None:
+            raise self.mistake("the type of this literal is not known; (1 : i32) says it", node)
+        return e
 
-    def expression(self, tree: Any, expected: ElementType | None) -> ex.Expr | None:
+    def expression(self, node: tree.Expression, expected: ElementType | None) -> ex.Expr | None:
         """The expression; None if it is made of literals and no type is expected."""
-        if tree.data in ("type_name", "text"):
-            kind = "the name " if tree.data == "type_name" else ""
-            raise self.mistake(f"expected an operand, got {kind}{tree.children[0]}", tree)
-        return getattr(self, f"read_{tree.data}")(expected, *tree.children)
+        match node:
+            case Token():
+                return self.leaf(node, expected)
+            case tree.AccessNode():
+                return self.access(node)
+            case tree.AscribedNode(value, type):
+                return self.expression(value, self.element(type))
+            case tree.SizeNode(_, size):
+                return ex.as_index(self.size(size))
+            case tree.ReductionNode():
+                return self.reduction(node, expected)
+            case ExpressionNode(Token(type="NAME") as name, operands):
+                return self.call(name, operands, expected)
+            case ExpressionNode(mark, [operand]):
+                if mark.text == "-" and _is_number(operand):
+                    return self.literal(operand, expected, "-")
+                return self.applied(_PREFIX[mark.text], [operand], expected)
+            case ExpressionNode(mark, operands):
+                return self.applied(_BINARY[mark.text], operands, expected)
 
-    def literal(self, token: Any, type: ElementType | None, sign: str = "") -> ex.Expr | None:
-        if type is None:
-            return None
-        try:
-            return ex.Const(
-                float(sign + token) if type.kind == "float" else int(sign + token), type
-            )
-        except ValueError:
-            raise self.mistake(
-                f"expected a literal of type {type}, got {sign}{token}", token
-            ) from None
-
-    def read_integer(self, expected: ElementType | None, token: Any) -> ex.Expr | None:
+    def leaf(self, token: Token, expected: ElementType | None) -> ex.Expr | None:
+        match token.type:
+            case "BOOLEAN":
+                return ex.Const(token.text == "true", I1)
+            case "SIZE":
+                return ex.as_index(self.atom(token))
+            case "NAME" | "STRING":
+                kind = "the name " if token.type == "NAME" else ""
+                raise self.mistake(f"expected an operand, got {kind}{token.text}", token)
         return self.literal(token, expected)
 
-    read_real = read_integer
+    def literal(self, token: Token, type: ElementType | None, sign: str = "") -> ex.Expr | None:
+        if type is None:
+            return None
+        text = sign + token.text
+        try:
+            return ex.Const(float(text) if type.kind == "float" else int(text), type)
+        except ValueError:
+            raise self.mistake(f"expected a literal of type {type}, got {text}", token) from None
 
-    def read_boolean(self, _: ElementType | None, token: Any) -> ex.Expr:
-        return ex.Const(str(token) == "true", I1)
+    def access(self, node: tree.AccessNode) -> ex.Expr:
+        named = self.known(self.names, node.name, "value")
+        return ex.Read(named, self.indices(node.indices)) if isinstance(named, ex.Tensor) else named
 
-    def read_ascribed(self, _: ElementType | None, value: Any, type: Any) -> ex.Expr | None:
-        return self.expression(value, self.element(type))
-
-    def read_read(self, expected: ElementType | None, name: Any, at: Any) -> ex.Expr:
-        found = self.known(self.names, name, "value")
-        return ex.Read(found, self.indices(at)) if isinstance(found, ex.Tensor) else found
-
-    def read_binary(
-        self, expected: ElementType | None, a: Any, symbol: Any, b: Any
+    def call(
+        self, name: Token, arguments: Sequence[tree.Expression], expected: ElementType | None
     ) -> ex.Expr | None:
-        return self.applied(_BINARY[str(symbol)], [a, b], expected)
-
-    def read_prefix(self, expected: ElementType | None, symbol: Any, a: Any) -> ex.Expr | None:
-        if symbol == "-" and a.data in ("integer", "real"):
-            return self.literal(a.children[0], expected, "-")
-        return self.applied(_PREFIX[str(symbol)], [a], expected)
-
-    def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> ex.Expr | None:
-        if (function := str(name)) == "misalignment":
+        if (function := name.text) == "misalignment":
             return self.misalignment(name, arguments)
         if function == "bitcast" or function in ELEMENT_TYPES:
             operand = self.typed(arguments[0], None)
             if function in ELEMENT_TYPES:
                 return ex.Cast(operand, ELEMENT_TYPES[function])
-            if len(arguments) != 2 or arguments[1].data != "type_name":
-                raise self.mistake("expected bitcast(value, type)", name)
-            return ex.Bitcast(operand, self.element(arguments[1].children[0]))
+            match arguments:
+                case [_, Token(type="NAME") as type]:
+                    return ex.Bitcast(operand, self.element(type))
+            raise self.mistake("expected bitcast(value, type)", name)
         if len(arguments) != self.known(SCALARS, name, "function").arity:
             raise self.mistake(
-                f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name
+                f"{function} takes {SCALARS[function].arity} operands, got {len(arguments)}", name
             )
-        return self.applied(function, list(arguments), expected)
+        return self.applied(function, arguments, expected)
 
-    def read_reduction(
-        self, expected: ElementType | None, name: Any, *parts: Any
-    ) -> ex.Expr | None:
-        raise self.mistake("kernels reduce by loops; reductions stand in formulas", name)
+    def reduction(self, node: tree.ReductionNode, expected: ElementType | None) -> ex.Expr | None:
+        raise self.mistake("kernels reduce by loops; reductions stand in formulas", node)
 
-    def misalignment(self, name: Any, arguments: tuple[Any, ...]) -> ex.Expr:
-        match [(a.data, *a.children) for a in arguments]:
-            case [("read", of, None), ("integer", count)] if int(count) > 0:
+    def misalignment(self, name: Token, arguments: Sequence[tree.Expression]) -> ex.Expr:
+        match arguments:
+            case [tree.AccessNode(of, None), Token(type="INTEGER") as count] if int(count.text) > 0:
                 if isinstance(tensor := self.known(self.names, of, "tensor"), ex.Tensor):
-                    return ex.Misalignment(tensor, int(count))
+                    return ex.Misalignment(tensor, int(count.text))
         raise self.mistake("expected misalignment(tensor, elements of a line)", name)
 
     def applied(
-        self, function: str, trees: list[Any], expected: ElementType | None
+        self, function: str, given: Sequence[tree.Expression], expected: ElementType | None
     ) -> ex.Expr | None:
         row = SCALARS[function]
-        chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
+        chooses = [self.typed(given[0], I1)] if function == "select" else []
+        given = given[len(chooses) :]
         if (type := None if row.predicate or row.element else expected) is None:
-            found = (e.type for t in trees if (e := self.expression(t, None)) is not None)
-            type = next(found, None if row.predicate else expected)
+            known = (e.type for node in given if (e := self.expression(node, None)) is not None)
+            type = next(known, None if row.predicate else expected)
         if type is None:
             return None
-        operands = (*chooses, *(self.typed(t, type) for t in trees))
+        operands = (*chooses, *(self.typed(node, type) for node in given))
         if not row.takes(*(o.type for o in operands)):
             types = ", ".join(str(o.type) for o in operands)
-            raise self.mistake(f"{row.symbol or function} does not take ({types})", trees[0])
+            raise self.mistake(f"{row.symbol or function} does not take ({types})", given[0])
         return ex.Apply(function, operands, row.result(*(o.type for o in operands)))
 
     # sizes
 
-    def read_named_size(self, _: ElementType | None, token: Any) -> ex.Expr:
-        return ex.as_index(self.atom(token))
-
-    def read_sized(self, _: ElementType | None, total: Any) -> ex.Expr:
-        return ex.as_index(self.size(total))
-
-    def atom(self, token: Any) -> Dim:
+    def atom(self, token: Token) -> Dim:
         return (
-            self.anonymous.setdefault(str(token), Size.unknown())
-            if token[1:].isdigit()
-            else Size.named(token[1:])
+            self.anonymous.setdefault(token.text, Size.unknown())
+            if token.name.isdigit()
+            else Size.named(token.name)
         )
 
-    def size(self, tree: Any) -> Dim:
-        match tree.data, tree.children:
-            case "named_size", (token,):
-                return self.atom(token)
-            case "known_size", (token,):
-                return int(token)
-            case "negative_size", (_, token):
-                return -int(token)
-            case "sized", (total,):
-                return self.size(total)
-            case ("size_plus" | "size_minus" | "size_times") as which, (a, _, b):
-                return {"size_plus": add, "size_minus": sub, "size_times": mul}[which](
-                    self.size(a), self.size(b)
-                )
-            case "size_call", (name, a, b):
-                if _SIZES.get(str(name)) not in OPERATIONS:
-                    raise self.mistake(f"there is no function of sizes {name}", name)
-                return Size.of_atom((_SIZES[str(name)], self.size(a), self.size(b)))
-        raise TypeError(f"no size: {tree.data}")
+    def size(self, node: tree.Expression) -> Dim:
+        match node:
+            case Token(type="SIZE"):
+                return self.atom(node)
+            case Token(text=text):
+                return int(text)
+            case tree.SizeNode(_, size):
+                return self.size(size)
+            case ExpressionNode(Token(type="NAME") as name, [a, b]):
+                if _SIZES.get(name.text) not in OPERATIONS:
+                    raise self.mistake(f"there is no function of sizes {name.text}", name)
+                return Size.of_atom((_SIZES[name.text], self.size(a), self.size(b)))
+            case ExpressionNode(_, [Token(text=text)]):
+                return -int(text)
+            case ExpressionNode(mark, [a, b]):
+                if mark.text not in _SUMS:
+                    raise self.mistake(f"sizes are joined by +, - and *, got {mark.text}", mark)
+                return _SUMS[mark.text](self.size(a), self.size(b))
+        raise TypeError(f"no size: {node}")
 
 
-def _split(type: Any) -> tuple[list[str], str]:
+def _one_of(known: Sequence[T], text: str) -> T | None:
+    """The one of some literal types that a text spells."""
+    return next((k for k in known if k == text), None)
+
+
+def _is_number(node: tree.Expression) -> TypeGuard[Token]:
+    return isinstance(node, Token) and node.type in ("INTEGER", "FLOAT")
+
+
+def _split(type: str) -> tuple[list[str], str]:
     """The texts of a type's sizes and of its elements."""
-    parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", str(type))
+    parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", type)
     shape, apart, element = parts.groups() if parts else (None, "", "")
     return [] if shape is None else shape.split(apart), element
 

@@ -1,16 +1,48 @@
-"""Shift and reduce tokens to syntax nodes by the grammar's tables. The stacks are public: error
+"""Shift and reduce tokens to syntax nodes by a grammar's tables. The stacks are public: error
 reporting reads and changes them.
 """
 
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from .actions import Tree
 from .lalr_tables import END, Part, Rule, tables
+from .lex import Scanner
 from .syntax_tree import Token
 
 Make = Callable[[list[Any]], Any]
+
+
+def node_of(node: Callable[..., object]) -> Callable[[object, list[Any]], Any]:
+    """The action that applies a constructor to the parts of a rule."""
+    return lambda tree, parts: node(*parts)
+
+
+class Actions:
+    """The semantic actions of a grammar: a method for each alias, or else rule, takes the parts of
+    the rule and returns a syntax node. Marks such as commas are not among the parts.
+    """
+
+    def listed(self, parts: list[Any]) -> list[Any]:
+        return parts
+
+
+@dataclass(frozen=True)
+class Language:
+    """A grammar, by its file's name, with the actions that make its nodes."""
+
+    name: str
+    actions: Actions
+
+    @cached_property
+    def scanner(self) -> Scanner:
+        return Scanner(tables(self.name))
+
+    @cached_property
+    def reductions(self) -> list[tuple[int, str, Make]]:
+        """The number of parts, the symbol and the action of each rule."""
+        return [(r.size, r.origin, _maker(r, self.actions)) for r in tables(self.name).rules]
 
 
 class Stuck(Exception):
@@ -20,20 +52,20 @@ class Stuck(Exception):
 class Parser:
     """A parser's state: its stack of states, and the values of the symbols on it."""
 
-    def __init__(self) -> None:
-        self.rows = tables().states
-        self.rules = reductions()
-        self.states = [0]
+    def __init__(self, language: Language, start: str = "start") -> None:
+        self.rows = tables(language.name).states
+        self.rules = language.reductions
+        begin, self.end = tables(language.name).starts[start]
+        self.states = [begin]
         self.values: list[Any] = []
 
     def feed(self, token: Token) -> None:
         """Takes a token; raises Stuck with the parser where it stands then."""
         states, values, rows, rules = self.states, self.values, self.rows, self.rules
         kind = token.type
-        end = tables().end
         while True:
             if (action := rows[states[-1]].get(kind)) is None:
-                if kind == END and states[-1] == end:
+                if kind == END and states[-1] == self.end:
                     return
                 raise Stuck
             if action >= 0:
@@ -79,15 +111,8 @@ class Parser:
             states.append(self.row[origin])
 
 
-@cache
-def reductions() -> list[tuple[int, str, Make]]:
-    """The number of parts, the symbol and the action of each rule."""
-    tree = Tree()
-    return [(r.size, r.origin, _maker(r, tree)) for r in tables().rules]
-
-
-def _maker(rule: Rule, tree: Tree) -> Make:
-    node: Any = tree.listed if rule.makes is None else getattr(tree, rule.makes, None)
+def _maker(rule: Rule, actions: Actions) -> Make:
+    node: Any = actions.listed if rule.makes is None else getattr(actions, rule.makes, None)
 
     def node_of_several(parts: Any) -> Any:
         return parts[0] if len(parts) == 1 else node(parts)

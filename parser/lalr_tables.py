@@ -1,9 +1,9 @@
-"""The grammar as tables: the lexer's patterns, the node of each rule, and the parser's actions in
+"""The grammars as tables: the lexer's patterns, the node of each rule, and the parser's actions in
 each state.
 
-They lie beside this file, so that no program has to wait until they are made; `python -m
-cvm.parser.lalr_tables` makes them again through Lark, from the grammar alone, and a test says where
-that was forgotten.
+The tables are stored beside this file, so that parsing does not import Lark. `python -m
+cvm.parser.lalr_tables` makes them again by Lark, from the grammars alone; a test fails where that
+was forgotten.
 """
 
 import json
@@ -17,7 +17,11 @@ from ..dialect.support.files import write_file
 from ..grammar import read
 
 END = "$END"
-PLACE = Path(__file__).with_suffix(".json")
+FOLDER = Path(__file__).parent
+STARTS = {  # the start symbols of each grammar, grammar/NAME.lark
+    "cvm": ("start",),
+    "loops": ("start", "size_sum", "formulas"),
+}
 Part = (
     int | None | list[int]
 )  # a part by its place, None for an optional one left out, each of a repeated one
@@ -40,7 +44,7 @@ class Rule:
 @dataclass(frozen=True)
 class Tables:
     """Actions by state and symbol: n goes to state n, -1 - n reduces by rule n; terminals in order
-    of trial.
+    of trial; the states before and after each start symbol.
     """
 
     terminals: Sequence[tuple[str, str]]
@@ -48,16 +52,17 @@ class Tables:
     ignored: Sequence[str]
     rules: Sequence[Rule]
     states: Sequence[Mapping[str, int]]
-    end: int  # the state after a whole program; 0 is that before it
+    starts: Mapping[str, tuple[int, int]]
 
 
 @cache
-def tables() -> Tables:
-    table = json.loads(PLACE.read_text("utf-8"))
+def tables(name: str = "cvm") -> Tables:
+    """The stored tables of grammar/NAME.lark."""
+    table = json.loads((FOLDER / f"{name}_tables.json").read_text("utf-8"))
     return Tables(**{**table, "rules": [Rule(*r) for r in table["rules"]]})
 
 
-def make(text: str) -> Tables:
+def make(text: str, starts: Sequence[str] = ("start",)) -> Tables:
     """The tables of a grammar, from Lark's; the same ones whenever they are made."""
     from lark import Lark
     from lark.lexer import Lexer
@@ -71,7 +76,7 @@ def make(text: str) -> Tables:
         def lex(self, lexer_state: Any, parser_state: Any) -> Any:
             raise NotImplementedError
 
-    lark: Any = Lark(text, parser="lalr", lexer=Unused, maybe_placeholders=True)
+    lark: Any = Lark(text, parser="lalr", lexer=Unused, start=list(starts), maybe_placeholders=True)
     conf = lark.parser.lexer_conf
     table = lark.parser.parser._parse_table
     words = [t for t in conf.terminals if t.pattern.type == "str" and t.pattern.value.isalpha()]
@@ -97,7 +102,7 @@ def make(text: str) -> Tables:
             {s: action(table.states[state][s]) for s in sorted(table.states[state])}
             for state in order
         ],
-        places[table.end_states["start"]],
+        {s: (places[table.start_states[s]], places[table.end_states[s]]) for s in starts},
     )
 
 
@@ -105,7 +110,7 @@ def _in_order(table: Any) -> list[Any]:
     """The states as they are found from the first one on, which does not depend on how Lark counts
     them.
     """
-    states = {table.start_states["start"]: None}
+    states = dict.fromkeys(table.start_states.values())
     waiting = list(states)
     while waiting:
         row = table.states[waiting.pop(0)]
@@ -164,4 +169,7 @@ def text_of(made: Tables) -> str:
 
 
 if __name__ == "__main__":
-    write_file(PLACE, text_of(make(read())).encode())
+    for name, starts in STARTS.items():
+        write_file(
+            FOLDER / f"{name}_tables.json", text_of(make(read(f"{name}.lark"), starts)).encode()
+        )

@@ -10,19 +10,19 @@ from functools import cache
 
 from ..dialect.support.compilation_context import too_many
 from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
+from .actions import PROGRAMS
 from .error_examples import Known, by_state
 from .lalr import Parser, Stuck
-from .lalr_tables import END, tables
+from .lalr_tables import END
 from .lex import Scanner
 from .resynchronize import HEADS, SKIPS, STARTS, Ahead, first_offset
 from .syntax_errors import explain, open_bracket, shown
 from .syntax_tree import ProgramNode, Token
 
 
-@cache
 def scanner() -> Scanner:
     """The lexer of programs; made once, when the first one is read."""
-    return Scanner(tables())
+    return PROGRAMS.scanner
 
 
 @cache
@@ -33,7 +33,7 @@ def friendly() -> Known:
 
 def stops_at(text: str) -> tuple[int, Token]:
     """The parser's state and the token where it cannot go on."""
-    parser = Parser()
+    parser = Parser(PROGRAMS)
     for token in [*scanner().tokens(text), Token(END, "", len(text), len(text))]:
         try:
             parser.feed(token)
@@ -71,7 +71,7 @@ class Reader:
         self.diagnostics: list[Diagnostic] = []
         self.characters: set[str] = set()  # reported as none of the language's
         self.stream = Stream(scanner().tokens(source.text), len(source.text))
-        self.parser = Parser()
+        self.parser = Parser(PROGRAMS)
 
     def read(self) -> ProgramNode:
         while True:

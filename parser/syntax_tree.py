@@ -1,7 +1,9 @@
 """Syntax nodes and tokens, located by offsets into the text, before any name is resolved."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+L = TypeVar("L")
 
 
 class Token:
@@ -71,13 +73,13 @@ class DenseNode(NamedTuple):
 OperandNode: TypeAlias = Token | Item
 
 
-class ExpressionNode(NamedTuple):
-    """A part of an infix expression: an operator's mark, or the name of a function, and what it is
-    applied to.
+class ExpressionNode(NamedTuple, Generic[L]):
+    """A part of an infix expression: an operator's mark, or the name of a function, and its
+    operands, whose leaves are operands of programs or of kernels.
     """
 
     operator: Token
-    operands: list[Any]  # ExpressionNode, Item or the token of a value
+    operands: "list[ExpressionNode[L] | L]"
     start: int
     end: int
 
@@ -99,7 +101,7 @@ class OperationNode:
     label: Token | None = None
     initial: Token | None = None
     type: Token | None = None
-    expression: ExpressionNode | OperandNode | None = None
+    expression: ExpressionNode[OperandNode] | OperandNode | None = None
     results: list[Token] = field(default_factory=list)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cvm.dialect.kernel_ir.kernel_printer import plan_text
 from cvm.parser.kernel_syntax_errors import REREAD
 
 import cvm
@@ -328,3 +329,16 @@ def test_arguments_may_be_declared() -> None:
     assert mistakes(text.replace("%z: tensor<?N x i32>)\n\n", "%w: tensor<?N x i32>)\n\n")) == [
         "1:1 kernel.array: no kernel has written %w where it is read"
     ]
+
+
+def test_sizes_are_not_divided_by_a_mark() -> None:
+    text = GOOD.replace("0..4 {\n    let", "0..[8 // 2] {\n    let")
+    assert mistakes(text) == ["13:19 parse.kernel: sizes are joined by +, - and *, got //"]
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"), [("// 2\n", "// 2\n// halves\n"), ("\n", "\r\n")], ids=["comment", "crlf"]
+)
+def test_comments_and_ends_of_lines_may_stand_anywhere(was: str, becomes: str) -> None:
+    plan = read_kernels(GOOD.replace(was, becomes), "k.loops")
+    assert plan_text(plan) == plan_text(read_kernels(GOOD, "k.loops"))
