@@ -19,12 +19,14 @@ class Context:
     given them.
 
     `overwritten` maps the number of a result to that of the argument in whose storage the caller
-    wants it. The processor compiled for is `processor()`, wherever a pass needs it.
+    wants it, `carried` the same for the body of a loop, whose next step reads the result there. The
+    processor compiled for is `processor()`, wherever a pass needs it.
     """
 
     module: Module = field(default_factory=lambda: Module({}))
     function: Function | None = None
     overwritten: Mapping[int, int] = field(default_factory=dict)
+    carried: Mapping[int, int] = field(default_factory=dict)
     constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
     ranges: dict[Tensor, Interval] = field(default_factory=dict)
     views: dict[Tensor, Tensor] = field(default_factory=dict)

@@ -16,7 +16,14 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar
 from ..dialect.ir.function import Function
 from ..dialect.kernel_ir.execution_plan import Kernels, Loop, Plan
 from ..dialect.kernel_ir.formulas import Formulas, LoopNest, Step
-from ..dialect.kernel_ir.loops import Block, Kernel, Statement, reshaped_parameters, rewrite_block
+from ..dialect.kernel_ir.loops import (
+    Block,
+    Kernel,
+    Statement,
+    Steps,
+    reshaped_parameters,
+    rewrite_block,
+)
 from ..dialect.support.compilation_context import check_time
 from .clocked_plan import StepPlan
 from .pass_context import Context
@@ -160,7 +167,10 @@ def _through(
     unit = group[0].unit
     if isinstance(item, Plan) or (isinstance(item, Formulas) and unit is Formulas):
         item = _in_loops(
-            item, lambda inside: _through(group, inside, Context(context.module), ready, watch)
+            item,
+            lambda inside, steps: _through(
+                group, inside, Context(context.module, carried=steps.moving), ready, watch
+            ),
         )
     if isinstance(item, StepPlan) and unit is not StepPlan:
         several = (
@@ -178,17 +188,19 @@ def _through(
     return result
 
 
-def _in_loops(item: Formulas | Plan, change: Callable[[Any], Any]) -> Formulas | Plan:
+def _in_loops(item: Formulas | Plan, change: Callable[[Any, Steps], Any]) -> Formulas | Plan:
     """Formulas or a plan with the bodies of their loops changed."""
     if isinstance(item, Plan):
         loops: dict[Kernel, Kernel] = {
-            k: k.with_plan(change(k.plan)) for k in item.kernels if isinstance(k, Loop)
+            k: k.with_plan(change(k.plan, k.steps)) for k in item.kernels if isinstance(k, Loop)
         }
         return (
             replace(item, kernels=tuple(loops.get(k, k) for k in item.kernels)) if loops else item
         )
     nests: dict[Step, Step] = {
-        s: replace(s, program=change(s.program)) for s in item.steps if isinstance(s, LoopNest)
+        s: replace(s, program=change(s.program, s.steps))
+        for s in item.steps
+        if isinstance(s, LoopNest)
     }
     return replace(item, steps=tuple(nests.get(s, s) for s in item.steps)) if nests else item
 

@@ -192,6 +192,9 @@ class KernelReader:
                 )
             del given[1 : 1 + how.carry]
             parameters = (*parameters[: len(parameters) - count], *results, *results)
+        else:
+            moved = [given[k] for n, k in how.moving.items() if plan.results[n] in plan.arguments]
+            parameters = (*parameters[: len(parameters) - count], *moved, *results)
         loop = Loop(
             node.name.name,
             parameters,
@@ -309,6 +312,21 @@ class KernelReader:
                 raise self.mistake(
                     f"%{array.name} is {wanted} by the body of the loop, got {got}", at
                 )
+        for n, result in enumerate(returned):
+            if isinstance(body, Plan) and result in taken:
+                k = steps.moving.get(n)
+                if k is None or taken[k] is not result:
+                    raise self.mistake(
+                        f"%{result.name} is both an argument and a result of the body, which what "
+                        "it carries may be, in its place",
+                        at,
+                    )
+                if first == 0 and given[k] is not found[k]:
+                    raise self.mistake(
+                        f"what a loop updates in place lies in its result %{found[k].name}, got "
+                        f"%{given[k].name}",
+                        at,
+                    )
 
     def tensor(self, node: tree.TensorNode, space: str = "argument") -> ex.Tensor:
         shape, element = self.shaped(node.type)

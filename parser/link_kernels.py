@@ -54,7 +54,10 @@ def link_kernels(
     plan = Plan("kernels", arguments, results, {}, tuple(kernels), views)
     if declares:
         check_names(plan)
-    for t in (*(t for t in results if t not in written), *(t for t in read if t not in arguments)):
+    for t in (
+        *(t for t in results if t not in written and t not in arguments),
+        *(t for t in read if t not in arguments),
+    ):
         raise VerifyError(
             Diagnostic(f"no kernel has written %{t.name} where it is read", at, "kernel.array")
         )

@@ -66,13 +66,51 @@ def subscript(x: TracedArray, key: Any) -> TracedArray:
     return expand_dims(x, new) if (new := tuple(n for n, p in enumerate(left) if p is None)) else x
 
 
+def indexed_axes(x: TracedArray, key: Any) -> tuple[list[TracedArray], tuple[int, ...]] | None:
+    """Return indices of one shape, and their axes, for a key of integers and arrays beside each
+    other that takes the other axes whole; None for other keys.
+    """
+    given = list(key) if isinstance(key, tuple) else [key]
+    if any(p is None for p in given) or sum(p is ... for p in given) > 1:
+        return None
+    at = next((n for n, p in enumerate(given) if p is ...), len(given))
+    taken = sum(p is not ... for p in given)
+    parts = [*given[:at], *[slice(None)] * (x.ndim - taken), *given[at + 1 :]]
+    over = tuple(n for n, p in enumerate(parts) if not isinstance(p, slice))
+    slices = [(p.start, p.stop, p.step) for p in parts if isinstance(p, slice)]
+    whole = all(bound is None for bounds in slices for bound in bounds)
+    if len(parts) != x.ndim or not over or not whole:
+        return None
+    places, sizes = [parts[n] for n in over], [x.shape[n] for n in over]
+    numbers = [is_scalar(p) or not isinstance(p, ARRAYS) for p in places]
+    if over != tuple(range(over[0], over[-1] + 1)) and not all(numbers):
+        return None
+    for p, n in zip(places, sizes, strict=True):
+        if not isinstance(p, ARRAYS):
+            _range(p, n)  # refuses what is not an integer on the axis
+    return _indices(places, sizes, x), over
+
+
 def _by_arrays(x: TracedArray, parts: list[Any], side_by_side: bool) -> TracedArray:
     """Index by arrays of integers: slices come first, then elements at the places that arrays give
     together.
     """
     over = tuple(n for n, p in enumerate(parts) if p is not None and not isinstance(p, slice))
     sliced = subscript(x, tuple(slice(None) if n in over else p for n, p in enumerate(parts)))
-    arrays = [x.tracer.array(_places(parts[n], sliced.shape[n])) for n in over]
+    indices = _indices([parts[n] for n in over], [sliced.shape[n] for n in over], x)
+    shape = indices[0].shape
+    found = apply("builtin.gather", sliced, indices, axes=over)
+    if side_by_side:
+        return found
+    moved = range(
+        over[0], over[0] + len(shape)
+    )  # NumPy puts them first where they are not beside each other
+    return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
+
+
+def _indices(parts: list[Any], sizes: list[Dim], x: TracedArray) -> list[TracedArray]:
+    """Return the places along axes that parts of a subscript give together, in one shape."""
+    arrays = [x.tracer.array(_places(p, n)) for p, n in zip(parts, sizes, strict=True)]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
     except (ValueError, TypeError):
@@ -81,13 +119,7 @@ def _by_arrays(x: TracedArray, parts: list[Any], side_by_side: bool) -> TracedAr
             f"{', '.join(str(a.shape) for a in arrays)}"
         )
     same = [a if a.shape == shape else broadcast(a, shape) for a in arrays]
-    found = apply("builtin.gather", sliced, [astype(a, np.int64) for a in same], axes=over)
-    if side_by_side:
-        return found
-    moved = range(
-        over[0], over[0] + len(shape)
-    )  # NumPy puts them first where they are not beside each other
-    return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
+    return [astype(a, np.int64) for a in same]
 
 
 def _places(part: Any, size: Dim) -> Any:

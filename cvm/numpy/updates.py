@@ -19,11 +19,11 @@ from .calls import implements
 from .conversion import xp
 from .selection import where
 from .shapes import flatten, reshape
-from .subscripts import subscript
+from .subscripts import indexed_axes, subscript
 from .ufuncs import converted
 
 if TYPE_CHECKING:
-    from ..tracing.array_types import ArrayLike
+    from ..tracing.array_types import ArrayLike, Dim
 
 COMBINED = {"set": None, "add": "add", "multiply": "mul", "min": "minimum", "max": "maximum"}
 UFUNCS = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -79,17 +79,26 @@ class IndexUpdate:
             if name != "set":
                 new = ufunc_of_trace(UFUNCS[name].__name__, x, new)
             return where(mask, new, x)
+        if (along := indexed_axes(x, self.key)) is not None:
+            indices, axes = along
+            kept = [n for a, n in enumerate(x.shape) if a not in axes]
+            spread = _spread(new, (*kept[: axes[0]], *indices[0].shape, *kept[axes[0] :]))
+            return apply("builtin.scatter", x, spread, indices, axes=axes, scalar_op=COMBINED[name])
         places = subscript(element_numbers(x), self.key)
-        try:
-            fits = xp.broadcast_shapes(new.shape, places.shape) == places.shape
-        except ValueError:
-            fits = False
-        if not fits:
-            fail(f"values of shape {new.shape} do not fit elements of shape {places.shape}")
-        spread = xp.broadcast_to(new, places.shape)
-        operands = flatten(x), flatten(spread), [flatten(places)]
+        operands = flatten(x), flatten(_spread(new, places.shape)), [flatten(places)]
         found = apply("builtin.scatter", *operands, axes=(0,), scalar_op=COMBINED[name])
         return reshape(found, x.shape)
+
+
+def _spread(values: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:
+    """Return values for each of the elements of this shape."""
+    try:
+        fits = xp.broadcast_shapes(values.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        fail(f"values of shape {values.shape} do not fit elements of shape {shape}")
+    return xp.broadcast_to(values, shape)
 
 
 ARRAY_METHODS["at"] = IndexUpdate

@@ -293,7 +293,7 @@ class Scatter(Indexing[T]):
         )
         return (
             *nested(f, (Store(y, f, self.x[f]),)),
-            *nested(u, (*places, *nested(kept, (Store(y, at, value),)))),
+            *nested(u or axes((1,), "d"), (*places, *nested(kept, (Store(y, at, value),)))),
         )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:

@@ -96,7 +96,8 @@ class Loop(Kernel):
     `operands` are the places in `parameters` of the condition, if the steps have one, and of what
     the plan's arguments are or are slices of; the condition's carried values lie in the results
     throughout. The carried values of a loop of known `trips` move between the results and `spares`,
-    the first `scratch` buffers; the last is the plan's workspace.
+    the first `scratch` buffers; the last is the plan's workspace. One that the steps update in
+    place lies in its result throughout, which is its operand.
     """
 
     plan: Plan = None  # type: ignore[assignment]  # a field after those with defaults
@@ -109,6 +110,12 @@ class Loop(Kernel):
         """The operands, among them the carried values of a loop with a condition."""
         found = [self.parameters[n] for n in self.operands]
         return (*found[:1], *self.outputs, *found[1:]) if self.steps.trips is None else tuple(found)
+
+    @property
+    def in_place(self) -> list[int]:
+        """The numbers of the carried values that are updated in place."""
+        moving = self.steps.moving.items()
+        return [k for n, k in moving if self.plan.results[n] is self.plan.arguments[k]]
 
     def with_plan(self, plan: Plan) -> Loop:
         """The loop over a plan, or over another form of the same plan."""

@@ -249,6 +249,12 @@ class Steps:
     trips: Dim | None = None
     reverse: bool = False
 
+    @property
+    def moving(self) -> dict[int, int]:
+        """The numbers of the results of a step that are arguments of the next one, and theirs."""
+        first = self.trips is None
+        return {n + first: n for n in range(self.carry)}
+
     def sliced(self, arguments: Sequence[T], results: Sequence[T]) -> tuple[T, ...]:
         """Select the program's arguments and results that are slices."""
         return (

@@ -113,6 +113,9 @@ def steps_of(
     given = [memory[loop.parameters[n]] for n in loop.operands]
     results = [memory[t] for t in loop.outputs]
     spares = [memory[t] for t in loop.scratch[:-1]]
+    first = int(steps.trips is None)
+    for n in loop.in_place:
+        spares[n + first] = results[n]
     if steps.trips is None:
         known = dict(
             zip((*plan.arguments, *plan.results), (*results, *given[1:], *spares), strict=True)

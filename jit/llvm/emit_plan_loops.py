@@ -37,7 +37,10 @@ def emit_loop(
     counter = b.add(ll.alloca(ll.WORD))
     b.do(ll.store(ll.ZERO, counter))
     if trips is None:
-        for slot, pointer in zip(slots, (*results, *inputs[1:], *spares), strict=False):
+        stored = [*spares]
+        for n in loop.in_place:
+            stored[n + 1] = results[n]
+        for slot, pointer in zip(slots, (*results, *inputs[1:], *stored), strict=False):
             b.do(ll.store(pointer, slot))
         b.do(ll.branch_if(_holds(b, inputs[0]), body, after))
         b.start(body)
@@ -99,6 +102,10 @@ def _point(
         return b.add(ll.element_pointer(ll.BYTE, pointer, at))
 
     for n, (result, spare) in enumerate(zip(results, spares, strict=False)):
+        if n in loop.in_place:
+            b.do(ll.store(result, slots[n]))
+            b.do(ll.store(result, out[n]))
+            continue
         b.do(
             ll.store(
                 b.add(ll.select(begin, inputs[n], b.add(ll.select(last, spare, result)))), slots[n]

@@ -55,7 +55,7 @@ def build_loops(program: Formulas) -> Plan:
             copy = ex.Tensor(
                 f"{result.name}.copy{len(results)}", result.shape, result.element, space
             )
-            kernels.append(_copy(result, copy, f"{program.name}.{len(kernels)}"))
+            kernels.append(copied(result, copy, f"{program.name}.{len(kernels)}"))
             result = copy
         else:
             owned.add(root)
@@ -64,7 +64,7 @@ def build_loops(program: Formulas) -> Plan:
         slices is not None and slices.trips is None
     ):  # what is carried lies where the next step reads it
         for argument, result in zip(program.arguments[: slices.carry], results[1:], strict=True):
-            kernels.append(_copy(result, argument, f"{program.name}.{len(kernels)}"))
+            kernels.append(copied(result, argument, f"{program.name}.{len(kernels)}"))
     ranges = {
         t: r for t, r in program.ranges.items() if t not in results
     }  # the caller may give results other storage
@@ -72,7 +72,8 @@ def build_loops(program: Formulas) -> Plan:
     return Plan(*sides, tuple(kernels), views, ranges, program.requirements)
 
 
-def _copy(source: ex.Tensor, to: ex.Tensor, name: str) -> ir.Kernel:
+def copied(source: ex.Tensor, to: ex.Tensor, name: str) -> ir.Kernel:
+    """The kernel that copies one array to another."""
     at = ex.axes(to.shape)
     return build_nest(Formula(to, at, source[at]), name)
 
@@ -88,7 +89,7 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     if steps.trips is None:
         initial = operands[1 : 1 + steps.carry]
         operands = (operands[0], *operands[1 + steps.carry :])
-        copies = [_copy(x, y, f"{name}.start") for x, y in zip(initial, carried, strict=True)]
+        copies = [copied(x, y, f"{name}.start") for x, y in zip(initial, carried, strict=True)]
     read = sorted_tensors({*operands, *(carried if copies else ())})
     plan = nest.program
     assert isinstance(plan, Plan)

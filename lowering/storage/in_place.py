@@ -1,10 +1,12 @@
-"""Store results in the arguments that they destroy (XLA's buffer donation, MLIR's in-place
-bufferization).
+"""Store results in the arguments that they destroy, and updated copies in the arrays that they
+begin as (XLA's buffer donation, MLIR's in-place bufferization).
 
-    y[i] = f(x[i])  =>  x[i] = f(x[i])
+    y[i] = f(x[i])                          =>  x[i] = f(x[i])
+    for i { y[i] = x[i] };  y[k[]] = v[]    =>  x[k[]] = v[]
 
-Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; or
-else callers copy.
+Legal if the kernel reads x only at the index it writes, or to copy it, and no later kernel reads x;
+or else callers copy. The second holds for arrays that kernels computed, too, and for what a step of
+a loop carries: such a loop works on a copy of what it begins with.
 """
 
 from collections import Counter
@@ -13,9 +15,11 @@ from dataclasses import replace
 from operator import is_
 
 from ...dialect.kernel_ir.execution_plan import Loop, Plan, viewed
-from ...dialect.kernel_ir.expressions import Const, Tensor, Var
-from ...dialect.kernel_ir.loops import Block, For, Kernel, Store, redirect
+from ...dialect.kernel_ir.expressions import Const, Read, Tensor, Var
+from ...dialect.kernel_ir.loops import Block, For, Kernel, Store, outer_loops, redirect
+from ...dialect.types.sizes import same_size
 from ..analysis.accesses import accesses, with_tensors
+from ..loops.build_loops import copied, sorted_tensors
 from ..pass_context import Context
 from ..passes import plan_pass
 
@@ -25,6 +29,7 @@ def in_place(plan: Plan, context: Context) -> Plan:
     """The plan with the results of `context.overwritten` stored in the arguments that it maps them
     to, where legal.
     """
+    plan = _without_copies(_with_starts(plan), {**context.overwritten, **context.carried})
     kernels = plan.kernels
     results = plan.results
     arguments = plan.arguments
@@ -43,6 +48,9 @@ def in_place(plan: Plan, context: Context) -> Plan:
     found, given = list(results), set(arguments)
     for n, k in context.overwritten.items():
         result, argument = results[n], arguments[k]
+        if result is argument:
+            taken.add(argument)
+            continue
         alone = (
             writers[result] == 1
             and times[result] == 1
@@ -61,6 +69,137 @@ def in_place(plan: Plan, context: Context) -> Plan:
     }  # an argument holds a result in the end
     renamed = tuple(_renamed(kernel, names) for kernel in kernels)
     return replace(plan, kernels=renamed, results=tuple(found), ranges=ranges)
+
+
+def _with_starts(plan: Plan) -> Plan:
+    """The plan with copies of the values that loops of a known number of steps update in place."""
+    kernels: list[Kernel] = []
+    for loop in plan.kernels:
+        outputs = loop.outputs
+        if isinstance(loop, Loop) and loop.steps.trips is not None:
+            operands = [loop.parameters[n] for n in loop.operands]
+            moved = [k for k in loop.in_place if operands[k] is not outputs[k]]
+            kernels += [copied(operands[k], outputs[k], f"{loop.name}.start") for k in moved]
+            for k in moved:
+                operands[k] = outputs[k]
+            inputs = sorted_tensors({*operands})
+            spares = tuple(
+                replace(t, shape=(0,)) if n in loop.in_place else t
+                for n, t in enumerate(loop.scratch)
+            )
+            loop = replace(
+                loop,
+                parameters=(*inputs, *outputs),
+                operands=tuple(map(inputs.index, operands)),
+                scratch=spares,
+            )
+        kernels.append(loop)
+    return replace(plan, kernels=tuple(kernels))
+
+
+def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
+    """The plan with each array that begins as a copy of another one in the place of that, where no
+    kernel reads the other one later; an argument is overwritten by the result that `moving` maps
+    to it alone.
+    """
+    results, views = plan.results, plan.views
+    kernels = plan.kernels
+    if moving and any(_copy_at_start(k) is not None for k in kernels):
+        kernels = _copying_late(kernels, views)
+    copies = [_copy_at_start(kernel) for kernel in kernels]
+    ends = {(plan.arguments[k], results[n]) for n, k in moving.items()}  # of the steps of a loop
+    first: dict[Tensor, int] = {}
+    last: dict[Tensor, int] = {}
+    for n, kernel in enumerate(kernels):
+        if len(kernel.body) != 1 or copies[n] not in ends:
+            for t in (viewed(p, views) for p in kernel.parameters):
+                first.setdefault(t, n)
+                last[t] = n
+    viewed_or_view = {*views, *views.values()}
+    constant = {*plan.constants, *viewed_or_view}
+    given = {*plan.arguments, *constant}
+    taking: dict[Tensor, Tensor] = {}  # the place of an array: the one that begins as its copy
+    for n, copy in enumerate(copies):
+        if copy is not None:
+            y, x = copy
+            alone = y not in given and results.count(y) <= 1 and x not in constant
+            if alone and first[y] == n == last[x] and (x in plan.arguments or x not in results):
+                taking[x] = y
+    for x in [x for x in taking if x in plan.arguments]:
+        end = x
+        while end in taking:
+            end = taking[end]
+        if (x, end) not in ends:
+            del taking[x]
+    names: dict[Tensor, Tensor] = {}
+    for x in taking.keys() - taking.values():
+        places = [x]
+        while places[-1] in taking:
+            places.append(taking[places[-1]])
+        names |= dict.fromkeys(places, x if x in plan.arguments else places[-1])
+    if not names:
+        return plan
+    found: list[Kernel] = []
+    for kernel, copy in zip(kernels, copies, strict=True):
+        if copy is not None and names.get(copy[0], copy[0]) is names.get(copy[1], copy[1]):
+            kernel = kernel.with_body(kernel.body[1:])
+        if kernel.body or isinstance(kernel, Loop):
+            found.append(_renamed(kernel, names))
+    return replace(
+        plan,
+        kernels=tuple(found),
+        results=tuple(names.get(t, t) for t in results),
+        ranges={t: r for t, r in plan.ranges.items() if t not in names},
+    )
+
+
+def _copying_late(kernels: Sequence[Kernel], views: Mapping[Tensor, Tensor]) -> list[Kernel]:
+    """The kernels in an order in which those that begin with a copy come after all that need not
+    come after them.
+    """
+    uses = [
+        ({viewed(p, views) for p in k.parameters}, {viewed(p, views) for p in k.outputs})
+        for k in kernels
+    ]
+    waiting = [*range(len(kernels))]
+    found: list[Kernel] = []
+    late = [_copy_at_start(k) is not None for k in kernels]
+
+    def is_ready(n: int) -> bool:
+        before = (uses[m] for m in waiting[: waiting.index(n)])
+        return not any(uses[n][1] & used or uses[n][0] & written for used, written in before)
+
+    while waiting:
+        ready = [n for n in waiting if is_ready(n)]
+        n = next((n for n in ready if not late[n]), ready[0])
+        waiting.remove(n)
+        found.append(kernels[n])
+    return found
+
+
+def _copy_at_start(kernel: Kernel) -> tuple[Tensor, Tensor] | None:
+    """The array that the first loops of a kernel fill by a copy of another one of its shape, and
+    that one, which nothing else of the kernel reads or writes.
+    """
+    if kernel.condition is not None or not kernel.body:
+        return None
+    indices, block = outer_loops(kernel.body[:1])
+    match block:
+        case (Store(y, at, Read(x, place)),):
+            whole = len(at) == len(place) == len(indices) and all(
+                a is b is i for a, b, i in zip(at, place, indices, strict=True)
+            )
+            same = (
+                x is not y
+                and x.element is y.element
+                and all(map(same_size, (i.extent for i in indices), y.shape))
+                and all(map(same_size, x.shape, y.shape))
+            )
+            if not whole or not same or y not in kernel.outputs:
+                return None
+            read, stored = accesses(kernel.body[1:])
+            return None if x in read or x in stored else (y, x)
+    return None
 
 
 def overwriting(kernels: Sequence[Kernel], own: Collection[Tensor]) -> list[Kernel]:

@@ -12,6 +12,7 @@ from cvm.dialect.kernel_ir.execution_plan import Loop
 from cvm.lowering.pipeline import lower
 
 import cvm
+from cvm.terminal.read_program import compiled, read_level
 from cvm.terminal.run_pipeline import text_after as opt_text
 
 RECURRENCE = """
@@ -116,3 +117,46 @@ def test_a_derivative_of_a_loop_that_tests_a_condition_is_refused() -> None:
         match=re.escape("builtin.while has no derivative; it is on the path %x -> %go -> %y"),
     ):
         cvm.compile(program, entry="g")
+
+
+UPDATED = """
+kernel @start(%x: tensor<4xi64>) -> (%y: tensor<4xi64>) {
+  for %i in 0..4 {
+    %y[%i] = %x[%i]
+  }
+}
+
+loop @f(%k: tensor<i64>) -> (%n: tensor<i64>, %y: tensor<4xi64>) steps 3 carry 2 scan 0 of (%k, %y) {
+  plan (%c: tensor<i64>, %a: tensor<4xi64>) -> (%d: tensor<i64>, %a: tensor<4xi64>)
+
+  kernel @f.0(%c: tensor<i64>) -> (%d: tensor<i64>, %a: tensor<4xi64>) {
+    %a[min(max(%c[], 0), 3)] = 7
+    %d[] = %c[] + 1
+  }
+}
+"""
+
+
+def test_text_of_a_loop_that_updates_in_place() -> None:
+    f = compiled(read_level("text", UPDATED.encode()), "kernels", "cpu")
+    given = {"x": np.arange(4), "k": np.int64(1)}
+    found = dict(
+        zip(
+            [r.name for r in f.function.results],
+            f(*(given[a.name] for a in f.function.arguments)),
+            strict=True,
+        )
+    )
+    np.testing.assert_array_equal(found["y"], [0, 7, 7, 7])
+    given_x = UPDATED.replace("of (%k, %y)", "of (%k, %x)").replace(
+        "f(%k: tensor<i64>)", "f(%k: tensor<i64>, %x: tensor<4xi64>)"
+    )
+    collected = given_x.replace("carry 2", "carry 1").replace(
+        "%y: tensor<4xi64>) steps", "%y: tensor<3x4xi64>) steps"
+    )
+    for text, message in (
+        (given_x, "lies in its result %y, got %x"),
+        (collected, "%a is both an argument and a result of the body"),
+    ):
+        with pytest.raises(cvm.ParseError, match=re.escape(message)):
+            read_level("text", text.encode())

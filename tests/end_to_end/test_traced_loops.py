@@ -4,6 +4,7 @@ what they refuse.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -167,3 +168,109 @@ def changed(x: Any) -> Any:
 def test_refusals(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(cvm.Error, match=message):
         compiled(function)(np.ones(3))
+
+
+def _swap(y: Any, i: Any) -> Any:
+    a, b = y[i], y[i - 1]
+    return y.at[i].set(b).at[i - 1].set(a)
+
+
+def _stored(y: Any, i: Any) -> Any:
+    y = y.copy()
+    y[i] = y[i - 1] * 2 + i
+    return y
+
+
+def _rows(x: Any) -> Any:
+    return np.stack([x[:4], x[1:5] * 3, x[2:6] + 1])
+
+
+UPDATES: dict[str, Callable[..., Any]] = {
+    "fori": lambda x, n: cvm.fori_loop(1, 6, lambda i, y: _swap(y, i), x),
+    "stored": lambda x, n: cvm.fori_loop(1, 6, lambda i, y: _stored(y, i), x),
+    "while": lambda x, n: cvm.fori_loop(1, n, lambda i, y: _swap(y, i), x),
+    "while_loop": lambda x, n: cvm.while_loop(
+        lambda c: c[0] < n, lambda c: (c[0] + 1, c[1].at[c[0]].set(c[1][c[0] - 1] + 1)), (1, x)
+    )[1],
+    "scan": lambda x, n: cvm.scan(lambda y, i: (y.at[i].add(1), y[i]), x, np.array([3, 1, 3, 5])),
+    "row": lambda x, n: cvm.scan(
+        lambda y, i: (y.at[i, :].add(y[i - 1]), None),
+        _rows(x),
+        np.array([1, 2, 0]),
+    )[0],
+    "nested": lambda x, n: cvm.fori_loop(
+        1,
+        3,
+        lambda i, y: cvm.fori_loop(
+            1, 4, lambda j, y: y.at[i, j].set(y[i - 1, j] + y[i, j - 1] * 2), y
+        ),
+        _rows(x),
+    ),
+    "kept": lambda x, n: cvm.fori_loop(
+        1, 5, lambda i, c: (c[0].at[i].set(c[1][i] + 1), c[0]), (x, x * 2)
+    ),
+}
+
+
+def _plain(name: str, x: np.ndarray, n: int) -> Any:
+    """The same by loops of Python."""
+    y, z = x.copy(), x * 2
+    rows = _rows(x)
+    read = []
+    match name:
+        case "fori" | "while":
+            for i in range(1, 6 if name == "fori" else n):
+                y[i], y[i - 1] = y[i - 1], y[i]
+        case "stored":
+            for i in range(1, 6):
+                y[i] = y[i - 1] * 2 + i
+        case "while_loop":
+            for i in range(1, n):
+                y[i] = y[i - 1] + 1
+        case "scan":
+            for i in (3, 1, 3, 5):
+                read.append(y[i])
+                y[i] += 1
+            return y, np.array(read)
+        case "row":
+            for i in (1, 2, 0):
+                rows[i] += rows[i - 1]
+            return rows
+        case "nested":
+            for i in range(1, 3):
+                for j in range(1, 4):
+                    rows[i, j] = rows[i - 1, j] + rows[i, j - 1] * 2
+            return rows
+        case _:
+            for i in range(1, 5):
+                new = y.copy()
+                new[i] = z[i] + 1
+                y, z = new, y
+            return y, z
+    return y
+
+
+@pytest.mark.parametrize("optimize", [0, 2])
+@pytest.mark.parametrize("target", EVERY)
+@pytest.mark.parametrize("name", UPDATES)
+def test_steps_that_update_elements(name: str, target: str, optimize: int) -> None:
+    x, n = np.array([5.0, 1, 4, 2, 8, 3]), 5
+    given = x.copy()
+    found = compiled(UPDATES[name], target, optimize=optimize)(x, np.int64(n))
+    wanted = _plain(name, x, n)
+    pairs = [(found, wanted)] if isinstance(wanted, np.ndarray) else zip(found, wanted, strict=True)
+    for one, other in pairs:
+        np.testing.assert_array_equal(one, other, strict=True)
+    np.testing.assert_array_equal(x, given)
+
+
+@pytest.mark.parametrize("name", [n for n in UPDATES if n != "kept"])
+def test_a_step_copies_no_array_that_it_updates(name: str) -> None:
+    """Inside of the loops nothing goes over a whole array."""
+    f: Any = compiled(UPDATES[name])
+    x, n = np.array([5.0, 1, 4, 2, 8, 3]), np.int64(5)
+    f(x, n)
+    text = f.lower("loops")
+    inside = "".join(text.partition("loop @")[1:])
+    extents = {int(e) for e in re.findall(r"in 0\.\.(\d+)", inside)}
+    assert extents <= ({1, 4} if name == "row" else {1}), text
