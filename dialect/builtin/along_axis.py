@@ -107,10 +107,8 @@ class Argsort(Along[T]):
         )
         back = For(k, (Store(y, self.at(d, k), merged[self.at(d, k)]),))
         sort = (Let(width, as_index(1) << passes), If(width < n, (merge, back)))
-        return (
-            Alloc(merged),
-            *nested(d, (For(k, (Store(y, self.at(d, k), k),)), For(passes, sort))),
-        )
+        first = Store(y, self.at(d, k), k), Store(merged, self.at(d, k), k)
+        return Alloc(merged), *nested(d, (For(k, first), For(passes, sort)))
 
     def _merge(self: Any, y: Tensor, merged: Tensor, d: Any, r: Expr, width: Expr) -> Block:
         """Merges run 2 r with the one after it."""

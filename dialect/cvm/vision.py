@@ -79,17 +79,17 @@ class GetValidCount(CvmOperator[T]):
         body = (
             Alloc(count),
             assign(count, 0),
+            fill(y, b),
             For(n, (If(valid, (copy, update("add", count, as_index(1)))),)),
             Store(valid_count, (b,), cast(count[()], I32)),
-            fill(y, b, count[()]),
         )
         return (For(b, body),)
 
 
-def fill(y: Tensor, b: Expr, start: Expr) -> Statement:
-    """Y[b, n, k] = -1 for n from `start` on."""
+def fill(y: Tensor, b: Expr) -> Statement:
+    """Y[b, n, k] = -1 for all n. It comes first, so that every element is proved to be written."""
     n, k = indices("n k", y.shape[1:])
-    return For(n, (For(k, (Store(y, (b, n, k), constant(-1, I32)),)),), start=start)
+    return For(n, (For(k, (Store(y, (b, n, k), constant(-1, I32)),)),))
 
 
 @operator
@@ -154,9 +154,12 @@ class NonMaxSuppression(CvmOperator[T]):
         count = accumulator("count", I64)
         given = maximum(minimum(cast(self.valid_count[b], I64), self.x.shape[1]), 0)
         candidate = (count[()] < _at_most(self.max_output_size, t)) & (self.x[b, row, ID] >= 0)
+        (n,) = indices("n", (self.x.shape[1],))
         body = (
             Let(t, given),
+            For(n, (Store(order, (b, n), as_index(0)),), stop=t),
             For(i, self._place(order, b, i, t), stop=t),
+            fill(y, b),
             Alloc(count),
             assign(count, 0),
             For(
@@ -164,7 +167,6 @@ class NonMaxSuppression(CvmOperator[T]):
                 (Let(row, order[b, p]), If(candidate, self._keep(y, b, row, count))),
                 stop=_at_most(self.top_k, t),
             ),
-            fill(y, b, count[()]),
         )
         return Alloc(order), For(b, body)
 

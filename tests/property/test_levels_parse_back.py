@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conformance_cases import cases
 from cvm.dialect.ir.function import Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.kernel_ir.execution_plan import Plan
-from cvm.dialect.kernel_ir.kernel_printer import array_names
+from cvm.dialect.kernel_ir.kernel_printer import array_names, plan_text
 from cvm.dialect.spec.operator import OPERATORS
 from cvm.lowering.levels import at_stage, left_out
 from cvm.lowering.processor import compiling_for
@@ -25,7 +26,7 @@ from tiers import some
 import cvm
 from cvm.terminal.arguments import random_arrays
 from cvm.terminal.operator_pages import by_dialect
-from cvm.terminal.read_program import compiled, read_level
+from cvm.terminal.read_program import compiled, read_level, warnings_of
 
 ROOT = Path(__file__).parents[2]
 OPS = sorted(op.name for members in by_dialect().values() for op in members)
@@ -37,6 +38,9 @@ PROGRAMS = sorted(
     if "invalid" not in p.stem and p.parts[-2] not in ("tests", "passes")
 )
 STAGES = ("formulas", "loops", "schedule")
+RECORDED = sorted({c["program"] for found in cases().values() for c in found if c["valid"]})
+EXAMPLES = [OPERATORS[name].example for name in OPS]
+FEW, SHARES = 120, 8  # programs of the quick tier, and tests that share them
 
 
 def parses_back(f: Any, name: str, arrays: Sequence[np.ndarray], stage: str) -> None:
@@ -95,6 +99,25 @@ def functions_parse_back(module: Module) -> None:
 @pytest.mark.parametrize("name", some(OPS, 30))
 def test_example_of_operator(name: str) -> None:
     functions_parse_back(cvm.parse(OPERATORS[name].example, f"{name}.cvm"))
+
+
+@pytest.mark.filterwarnings("ignore:.*trimmed")
+@pytest.mark.parametrize("share", range(SHARES))
+def test_loops_are_accepted_unchanged_and_without_warning(share: int) -> None:
+    wrong = []
+    for text in [*EXAMPLES, *some(RECORDED, FEW)][share::SHARES]:
+        module = cvm.parse(text)
+        for name in module.functions:
+            loops = cvm.compile(module, name, "reference").lower("loops")
+            try:
+                plan = read_level("text", loops.encode())
+                said = [d.message for d in warnings_of(plan)]
+                if not isinstance(plan, Plan) or plan_text(plan) != loops:
+                    said.append("its text differs")
+            except cvm.Error as e:
+                said = [str(e)]
+            wrong += [f"{message}\n{text}" for message in said]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("path", some(PROGRAMS, 4), ids=lambda p: str(p.relative_to(ROOT)))
