@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from available_targets import HERE
 from cvm.dialect.kernel_ir.scalar_functions import DIVISIONS
 from cvm.dialect.types.tensor_types import ELEMENT_TYPES
 from cvm.lowering.analysis.interval_arithmetic import SCALAR
@@ -15,7 +16,6 @@ from cvm.terminal.read_program import compiled, read_formulas, read_kernels
 
 SYMBOLS = {"div": "/", "rem": "%", "floordiv": "//", "floormod": "mod"}
 TYPES = ("i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64")
-TARGETS = ("cpu", "reference", "cuda-sim")
 
 
 def exact(function: str, a: int, b: int) -> int:
@@ -41,7 +41,7 @@ def test_any_divisor(element: str) -> None:
     names = [f"%{f}{part}" for part in ("", ".zero") for f in DIVISIONS]
     text = f"formulas @main(%a: {array}, %b: {array}) {{\n{''.join(lines)}  return {', '.join(names)}\n}}\n"
     modulus = 1 << ELEMENT_TYPES[element].bits
-    for target in TARGETS:
+    for target in HERE:
         found = compiled(read_formulas(text, "f"), "main", target)(a, b)
         for n, got in enumerate(found):
             divisors = b.tolist() if n < len(DIVISIONS) else [0] * len(a)
