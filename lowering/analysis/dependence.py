@@ -6,14 +6,12 @@ compared axis by axis by linear reasoning from loop bounds and guards, as the Om
 exactly.
 """
 
-from functools import cache
-
 from ...dialect.kernel_ir import expressions as ex, loops as ir
 from ...dialect.kernel_ir.affine import affine, key
-from ...dialect.kernel_ir.traverse import rewrite, walk
-from ...dialect.types.tensor_types import I64
+from ...dialect.kernel_ir.traverse import walk
 from .accesses import allocated
 from .instances import Access, Instance, Nest, apart
+from .value_by_place import value_by_place
 
 
 def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
@@ -70,61 +68,11 @@ def _independent(nest: Nest, loop: ir.For, a: Access, b: Access) -> bool:
 
 
 def _repeats(nest: Nest, loop: ir.For, a: Access, b: Access) -> bool:
-    """Test whether one of two stores is a last tile that moves back to end with its array.
-
-    One iteration executes it, and it stores what the other stores, at the same places: the values
-    differ in the place alone. What private buffers hold is the same in all iterations; that it
-    repeats from tile to tile is taken from the form, not proved.
-    """
-    pinned = any(
-        side and any(_is_one_iteration(loop, c) for c in ex.conjunction(branch.condition))
-        for branch, side in (*a.branches, *b.branches)
-    )
-    form = _value_by_place(nest, loop, a)
-    return pinned and form is not None and form == _value_by_place(nest, loop, b)
-
-
-def _is_one_iteration(loop: ir.For, condition: ex.Expr) -> bool:
-    match condition:
-        case ex.Apply("eq", (x, y)):
-            return (x is loop.index) is not (y is loop.index)
-    return False
-
-
-@cache
-def _number(name: str, n: int) -> ex.Var:
-    return ex.Var(f"{name} {n}", I64)
-
-
-def _value_by_place(nest: Nest, loop: ir.For, a: Access) -> object:
-    """The value of a store with its subscripts and inner indices by number; None if it may depend
-    on the iteration otherwise.
-    """
-    if not isinstance(a.statement, ir.Store):
-        return None
-    places = {key(i): _number("place", n) for n, i in enumerate(a.indices)}
-    value = rewrite(a.statement.value, lambda e: places.get(key(e)) if e.type is I64 else None)
-    private = {e.tensor for e in walk(value) if isinstance(e, ex.Read)} & {*allocated(loop.body)}
-    filled = [
-        e
-        for store in nest.stores
-        if store.tensor in private and isinstance(store.statement, ir.Store)
-        for e in (
-            store.statement.value,
-            *store.indices,
-            *(branch.condition for branch, _ in store.branches),
-        )
-    ]
-    given = (a.statement.value, *filled)
-    if any(e is loop.index for part in (value, *filled) for e in walk(part)) or any(
-        isinstance(e, ex.Var) for part in given for e in walk(part)
-    ):
-        return None
-    inner = a.loops[a.loops.index(loop) + 1 :]
-    numbers: dict[ex.Expr, ex.Expr] = {
-        s.index: _number("index", n) for n, s in enumerate(reversed(inner))
-    }
-    return key(rewrite(value, numbers.get))
+    """Test whether two stores write one value to one place, as those of overlapping tiles do."""
+    if not (a.writes and b.writes):
+        return False
+    value = value_by_place(nest, loop, a)
+    return value is not None and value == value_by_place(nest, loop, b)
 
 
 def _moves_alike(nest: Nest, loop: ir.For, x: ex.Expr, y: ex.Expr) -> bool:

@@ -129,7 +129,7 @@ def unwritten_in(kernel: ir.Kernel, results: Sequence[ex.Tensor] = ()) -> list[U
             tensor in found and found[tensor].sure
         ):
             at = Instance(nest, read, {})
-            if not _covered(nest, read, at, at.indices()):
+            if not covered(nest, read, at, at.indices()):
                 sure = _never_before(nest, read)
                 if sure or tensor not in found:
                     found[tensor] = Unwritten(kernel, tensor, read.statement, sure)
@@ -139,7 +139,7 @@ def unwritten_in(kernel: ir.Kernel, results: Sequence[ex.Tensor] = ()) -> list[U
         place = tuple(ex.Index(f"p{n}", d) for n, d in enumerate(result.shape))
         for p in place:
             nest.rank(p)
-        if result not in found and not _covered(nest, None, None, place, result):
+        if result not in found and not covered(nest, None, None, place, result):
             element = _never(nest, result)
             found[result] = Unwritten(kernel, result, None, element is not None, element or "")
     return [*found.values()]
@@ -152,7 +152,7 @@ def _inside(place: Sequence[ex.Expr], tensor: ex.Tensor) -> list[Affine]:
     return [*inside, *(d.plus(-1) for d in sizes)]
 
 
-def _covered(
+def covered(
     nest: Nest,
     read: Access | None,
     at: Instance | None,

@@ -2,14 +2,16 @@
 and obviously.
 
 The tests hold an operator's `element` (or `nest`) against its `reference` with it, and kernels
-before and after a pass, without a compiler. Every access is checked: its bounds, and that what is
-read has been written.
+before and after a pass, without a compiler. Every access is checked: its bounds, that what is
+read has been written, and that iterations which may run at once neither read what another writes
+nor write different values to one element.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,31 @@ from cvm.dialect.kernel_ir.scalar_functions import SCALARS
 from cvm.dialect.spec.operator import Operator
 from cvm.dialect.types.sizes import Dim, Shape, Size, evaluate
 from cvm.dialect.types.tensor_types import BY_DTYPE, ElementType, TensorType
+from cvm.lowering.analysis.accesses import allocated
+
+Place = tuple[Tensor, tuple[int, ...]]
+
+
+AT_ONCE = "parallel", "vector", "block", "thread"
+
+
+@dataclass
+class Iterations:
+    """What the iterations of a loop read and write that may run at once, and which one is
+    running.
+    """
+
+    private: set[Tensor]
+    running: int = 0
+    written: dict[Place, dict[int, bytes]] = field(default_factory=dict)
+    read: dict[Place, set[int]] = field(default_factory=dict)
+
+    def check(self) -> None:
+        for place, values in self.written.items():
+            name = f"{place[0]}{list(place[1])}"
+            others = self.read.get(place, set()) - (values.keys() if len(values) == 1 else set())
+            assert not others, f"a race: iterations write {name}, and others read it"
+            assert len({*values.values()}) == 1, f"a race: iterations write {name} differently"
 
 
 class Machine:
@@ -50,6 +77,7 @@ class Machine:
         self.reports: list[str] = []
         self.known: dict[Expr, Any] = {}  # shared parts of the expression being evaluated
         self.depth = 0
+        self.at_once: list[Iterations] = []
 
     def give(self, tensor: Tensor, array: np.ndarray) -> None:
         """An operand: its array, and what that says about unknown sizes."""
@@ -117,6 +145,8 @@ class Machine:
                 assert self.written[tensor][place], (
                     f"{tensor}{list(place)} is read before it is written"
                 )
+                for loop in self.watching(tensor):
+                    loop.read.setdefault((tensor, place), set()).add(loop.running)
                 return self.arrays[tensor][place]
             case Apply(function, operands, type):
                 parts = [self.value(o) for o in operands]
@@ -159,6 +189,10 @@ class Machine:
         )
         return place
 
+    def watching(self, tensor: Tensor) -> Iterator[Iterations]:
+        """The loops at work whose iterations share an array."""
+        return (loop for loop in self.at_once if tensor not in loop.private)
+
     # Statements
 
     def run(self, block: Block) -> None:
@@ -169,9 +203,14 @@ class Machine:
                     streams = any(isinstance(s, Store) and s.streaming for s in body)
                     whole = kind != "vector" or (stop - first) % width == 0 or streams
                     assert whole, f"{stop - first} is no multiple of {width}"
+                    iterations = Iterations(allocated(body))
+                    self.at_once += [iterations] if kind in AT_ONCE else []
                     for i in range(first, stop):
                         self.scalars[index] = np.int64(i)
+                        iterations.running = i
                         self.run(body)
+                    if kind in AT_ONCE:
+                        self.at_once.pop().check()
                 case If(condition, then, otherwise):
                     self.run(then if self.value(condition) else otherwise)
                 case Let(var, value):
@@ -185,6 +224,9 @@ class Machine:
                     )
                     self.arrays[tensor][place] = self.value(value)
                     self.written[tensor][place] = True
+                    bits = self.arrays[tensor][place].tobytes()
+                    for loop in self.watching(tensor):
+                        loop.written.setdefault((tensor, place), {})[loop.running] = bits
                 case Assert(condition, message):
                     if not self.value(condition):
                         self.reports.append(message)
