@@ -141,6 +141,16 @@ def _ufunc_at(name: str, x: TracedArray, indices: Any, values: ArrayLike) -> Non
             "traced values change traced arrays only: make the array of traced ones, as by "
             "np.zeros_like"
         )
+    known = isinstance(values, (TracedArray, int, float, complex))
+    common = np.result_type(
+        x.dtype, getattr(values if known else np.asarray(values), "dtype", values)
+    )
+    wraps = name in ("add", "multiply") and {x.dtype.kind, common.kind} <= {*"iu"}
+    if common != x.dtype and not wraps:
+        fail(
+            f"NumPy computes this in {common} and converts each result to {x.dtype}: convert the "
+            f"values first, as by values.astype({str(x.dtype)!r})"
+        )
     update_in_place(x, IndexUpdate(x, indices).changed(name, values))
 
 

@@ -370,3 +370,15 @@ def test_what_depends_on_elements_is_refused(name: str) -> None:
 def test_a_mask_is_no_subscript() -> None:
     with pytest.raises(cvm.TraceError, match=r"use np\.where"):
         cvm.compile(lambda x: x[x > 0], rules="numpy")(X["i4"])
+
+
+def test_updates_by_values_of_a_wider_type_are_refused() -> None:
+    """NumPy adds in the wider type, and truncates each sum: 5 - 0.67 twice is 3, not 5."""
+
+    def added(x: Any) -> Any:
+        y = x + 0
+        np.add.at(y, [0, 0], x.mean() - 5)
+        return y
+
+    with pytest.raises(cvm.TraceError, match="computes this in float64 and converts each result"):
+        cvm.compile(added)(np.array([[5, 6, 0], [6, 2, 4], [4, 2, 6]]))
