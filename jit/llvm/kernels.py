@@ -393,9 +393,18 @@ class KernelEmitter:
         if s.kind != "vector" or not self.stores.shift(s, start, stop):
             self.turns(s, start, stop, s.width if s.kind == "vector" else 1)
 
-    def turns(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
-        """A loop's body for its index from start by steps."""
-        if s.kind == "vector" and id(s) in self.long:
+    def turns(
+        self,
+        s: ir.For,
+        start: ll.Value,
+        stop: ll.Value,
+        step: int,
+        left_for: ll.Block | None = None,
+    ) -> None:
+        """A loop's body for its index from start by steps; `left_for` is where a `break` goes on,
+        where that is not after these turns.
+        """
+        if id(s) in self.long:
             self.stretches(s, start, stop, step)
             return
         reduces = self.optimize and reduces_vectors(s)
@@ -410,7 +419,7 @@ class KernelEmitter:
             for r in self.few.get(id(s), ()):
                 self.prefetch(r.tensor, r.indices, FURTHER // r.tensor.element.bytes)
             following = self.b.new_block()
-            self.targets.append((after, following))
+            self.targets.append((left_for or after, following))
             self.emit_block(s.body)
             self.targets.pop()
             if jumps_on(s.body):
@@ -418,22 +427,17 @@ class KernelEmitter:
                 self.b.start(following)
             if reduces and reads_in_order(s):
                 self.b.do(SINGLE_THREAD_ACQUIRE)
-            if id(s) in self.long:
-                every = ll.index(self.long[id(s)] - 1)
-                self.look_if(
-                    self.b.add(
-                        ll.compare("eq", self.b.add(ll.binary("and", variable, every)), every)
-                    )
-                )
 
     def stretches(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
-        """A long vector loop in stretches, between which it looks for signals."""
+        """A long loop in stretches, between which it looks for signals: a look inside of the body
+        would keep LLVM from making vectors of it.
+        """
         every = self.long.pop(id(s))
         size = every + -every % step
-        with self.counting(start, stop, size) as (first, _):
+        with self.counting(start, stop, size) as (first, after):
             end = self.b.linear("add", first, ll.index(size))
             more = self.b.add(ll.compare("slt", end, stop))
-            self.turns(s, first, self.b.add(ll.select(more, end, stop)), step)
+            self.turns(s, first, self.b.add(ll.select(more, end, stop)), step, after)
             self.look_if(more)
         self.long[id(s)] = every
 

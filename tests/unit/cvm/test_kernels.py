@@ -435,6 +435,47 @@ def test_threads_and_interrupts() -> None:
             signal.signal(signal.SIGALRM, before)
 
 
+@cvm.kernel
+def last_negative(n: int, after: int) -> Any:
+    turns = skipped = 0
+    for k in range(n):
+        if k % 3 == 0:
+            skipped += 1
+            continue
+        turns += 1
+        if k > after:
+            break
+    else:
+        turns = -turns
+    return turns, skipped
+
+
+def test_a_long_loop_is_left_whole_and_not_by_the_stretch() -> None:
+    """A `break` leaves the loop, whose turns go in stretches between looks for signals; `continue`
+    and `else` are the loop's, too.
+    """
+    n = 5_000_000  # some stretches
+    for after in (4, 1_500_000, 3_000_000, n):
+        end = next((k for k in range(after + 1, after + 3) if k % 3), n) if after < n else n - 1
+        skipped, turns = end // 3 + 1, end - end // 3
+        assert last_negative(n, after) == (turns if after < n else -turns, skipped)
+
+
+def test_a_loop_looks_for_signals_between_stretches() -> None:
+    @cvm.kernel
+    def summed(x: np.ndarray) -> float:
+        total = 0.0
+        for i in range(len(x)):
+            total += x[i] * 0.5
+        return total
+
+    text = summed.lower("llvm", np.ones(3))
+    assert "call i32 @parallel(" in text  # it does look
+    blocks = re.split(r"\n(?=b\d+:)", text)
+    alone = [b for b in blocks if re.search(rf"br i1 .*label %{b.partition(':')[0]},", b)]
+    assert len(alone) == 1 and "fadd" in alone[0] and "@parallel" not in alone[0]
+
+
 def test_fma() -> None:
     @cvm.kernel
     def fused(a: float, b: float, c: float) -> float:
