@@ -109,6 +109,8 @@ GOALS = (
     Goal("networks in integers", "whole_networks", PEER, 1.2, "1 thread"),
     Goal("networks in integers, two threads", "whole_networks", PEER, 1.1, "2 threads"),
     Goal("CVM-Runtime's kernels", "runtime_kernels", PEER, 5),
+    Goal("kernels from Python", "loop_kernels", NUMBA, 0.9),
+    Goal("compiling kernels from Python", "loop_compiling", NUMBA, 2),
     Goal("a call, output given", "calls", CALL, 0.1, "^8 elements, out given"),
     Goal("a call, allocating", "calls", CALL, 0.2, "^8 elements, allocating"),
     Goal("a call", "calls", NUMBA, 4, "^8 elements, "),

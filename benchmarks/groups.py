@@ -27,6 +27,8 @@ GROUPS = {
     "movement": Group("Data movement"),
     "contractions": Group("Contractions of int8 values"),
     "runtime_kernels": Group("Against CVM-Runtime's algorithms, written again for numba"),
+    "loop_kernels": Group("Python functions with loops, checked, beside numba without checks"),
+    "loop_compiling": Group("Python functions with loops, to their first result"),
     "matmul": Group("Products of f32 matrices, and attention"),
     "whole_networks": Group("Networks of int8 values, batch 1, 224 x 224", threads=2),
     "float_networks": Group("Networks and convolutions of f32, batch 1", threads=2),

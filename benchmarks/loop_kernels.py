@@ -1,12 +1,20 @@
-"""Sixteen loops over elements as people write them, with their arguments for a size."""
+"""Sixteen loops over elements as people write them, with their arguments for a size.
+
+Each is the same Python function for `cvm.kernel`, which tests every index and divisor that it does
+not prove, and for numba, which is asked to test nothing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from side_by_side import Case, installed
+
+import cvm
 
 Arguments = tuple[Any, ...]
 KERNELS: dict[str, tuple[Callable[..., Any], Callable[[int, np.random.Generator], Arguments]]] = {}
@@ -296,3 +304,65 @@ def viterbi(seen, move, emit, score, back, path):  # type: ignore[no-untyped-def
     for t in range(len(seen) - 1, -1, -1):
         path[t] = last
         last = back[t, last]
+
+
+# a few milliseconds in compiled code: a call's own cost, some 50 us, does not show, and few calls
+# are interrupted on a busy machine
+SIZES = {
+    "mandelbrot": 200,
+    "levenshtein": 1000,
+    "dynamic_time_warping": 1000,
+    "scan_with_reset": 1000,
+    "conditional_histogram": 800,
+    "union_find": 400,
+    "gauss_seidel": 250,
+    "n_body": 300,
+    "needleman_wunsch": 800,
+    "dithering": 500,
+    "lz_match": 3000,
+    "bitonic_sort": 250,
+    "sieve": 500,
+    "csr_product": 8000,
+    "binary_search": 1500,
+    "viterbi": 5000,
+}
+
+
+def by_numba(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A new function of numba's, without tests of indices and divisors."""
+    return installed("numba").njit(error_model="numpy")(function)
+
+
+def case(name: str) -> Case:
+    """A kernel on arguments that are set anew before each call; results and arrays are equal."""
+    function, make = KERNELS[name]
+    given = make(SIZES[name], np.random.default_rng(0))
+    found: dict[str, Callable[..., Any]] = {
+        "cvm": cvm.kernel(function),
+        "cvm, unchecked": cvm.kernel(checks=False)(function),
+    }
+    if installed("numba"):
+        found["numba"] = by_numba(function)
+    one = Case({}, tolerance=0.0)
+    for who, f in found.items():
+        one.contenders[who], one.before[who] = _own(f, given)
+    return one
+
+
+def _own(f: Callable[..., Any], given: Arguments) -> tuple[Callable[[], Any], Callable[[], None]]:
+    """A call on arrays of its own, which gives them too, and what fills these again."""
+    own = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in given)
+    arrays = [(a, b) for a, b in zip(own, given, strict=True) if isinstance(a, np.ndarray)]
+
+    def run() -> tuple[Any, ...]:
+        result = f(*own)
+        return (0 if result is None else result, *(a for a, _ in arrays))
+
+    def fill() -> None:
+        for a, b in arrays:
+            np.copyto(a, b)
+
+    return run, fill
+
+
+WORK: dict[str, Callable[[], Case]] = {name: partial(case, name) for name in KERNELS}

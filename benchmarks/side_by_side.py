@@ -57,7 +57,7 @@ class Case:
     units: Mapping[str, float] = field(
         default_factory=dict
     )  # pieces of work in a call, where contenders differ
-    before: Mapping[str, Callable[[], Any]] = field(
+    before: dict[str, Callable[[], Any]] = field(
         default_factory=dict
     )  # what goes before a call and is not timed
     strategies: str = ""  # that our contractions and reductions are computed by
