@@ -373,7 +373,7 @@ def test_a_mask_is_no_subscript() -> None:
 
 
 def test_updates_by_values_of_a_wider_type_are_refused() -> None:
-    """NumPy adds in the wider type, and truncates each sum: 5 - 0.67 twice is 3, not 5."""
+    """NumPy adds in the wider type, and converts each sum."""
 
     def added(x: Any) -> Any:
         y = x + 0
