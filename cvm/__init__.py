@@ -11,6 +11,7 @@ code.
 from __future__ import annotations
 
 import os as _os
+import re as _re
 import sys as _sys
 from importlib.machinery import ModuleSpec as _ModuleSpec, PathFinder as _PathFinder
 from pathlib import Path as _Path
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     )
 
     from cvm.dialect.ir.module import Module
+    from cvm.dialect.kernel_ir.execution_plan import Plan
+    from cvm.dialect.kernel_ir.formulas import Formulas
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction
     from cvm.jit.options import CompileOptions, TargetName
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
     from .kernels import fma, kernel
+    from .scheduling import Schedule, schedule
     from .transforms.control_flow import fori_loop, scan, while_loop
     from .transforms.derivatives import grad, jvp, value_and_grad, vjp
     from .transforms.traced_function import TracedFunction
@@ -88,6 +92,7 @@ if TYPE_CHECKING:
 
 
 __version__ = "0.1.0"
+_NOT_FUNCTIONS = _re.compile(rb"(?:\s|//[^\n]*\n)*(?:kernel|loop|plan|formulas)\b")
 _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "transforms.derivatives"),
     **dict.fromkeys(("fori_loop", "scan", "while_loop"), "transforms.control_flow"),
@@ -96,6 +101,7 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     "from_mlir": "importers.mlir_text",
     "vmap": "transforms.vmap",
     **dict.fromkeys(("fma", "kernel"), "kernels"),
+    **dict.fromkeys(("Schedule", "schedule"), "scheduling"),
 }
 
 __all__ = [
@@ -104,6 +110,7 @@ __all__ = [
     "Error",
     "Note",
     "ParseError",
+    "Schedule",
     "TargetError",
     "TraceError",
     "VerifyError",
@@ -122,6 +129,7 @@ __all__ = [
     "load",
     "parse",
     "scan",
+    "schedule",
     "set_num_threads",
     "value_and_grad",
     "vjp",
@@ -132,7 +140,7 @@ __all__ = [
 
 @_USER_TRACEBACK
 def parse(text: str | bytes, filename: str = "<text>") -> Module:
-    """A program's text as a verified module.
+    """A program's text as a verified module; of kernels, their plan.
 
     `filename` is what diagnostics name. Raises ParseError or VerifyError with every mistake found.
     Constants from files need a folder: use `load`.
@@ -141,21 +149,35 @@ def parse(text: str | bytes, filename: str = "<text>") -> Module:
 
     if not isinstance(text, (str, bytes)):
         raise ParseError(f"expected a program's text, got {type(text).__name__}")
+    if (kernels := _kernels(text, filename)) is not None:
+        return _cast("Module", kernels)
     return parse_text(text, filename)
+
+
+def _kernels(text: str | bytes, filename: str) -> Plan | Formulas | None:
+    """The verified kernels or formulas of a text, None if it is a program of functions."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if _NOT_FUNCTIONS.match(data) is None:
+        return None
+    from .terminal.read_program import read_level
+
+    return _cast("Plan | Formulas", read_level(filename, data))
 
 
 @_USER_TRACEBACK
 def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Module:
-    """The program in a file, as a verified module.
+    """The program in a file, as a verified module; of a file of kernels, their plan.
 
     `file(...)` constants are looked for beside the file; `allow_outside` lets their paths leave its
     folder.
     """
-    from cvm.parser import read
+    from cvm.parser import parse as parse_text
 
     if not isinstance(path, (str, _os.PathLike)):
         raise ParseError(f"expected the path of a program, got {type(path).__name__}")
-    return read(_Path(path), allow_outside=allow_outside)
+    if (kernels := _kernels(data := _read_bytes(path), str(path))) is not None:
+        return _cast("Module", kernels)
+    return parse_text(data, str(path), _Path(path).parent, allow_outside)
 
 
 @_overload
@@ -271,8 +293,11 @@ def compile(
     if isinstance(program, (str, bytes, _os.PathLike)):
         return _cast("Compiled", _compile_text(program, entry, target, options))
     from cvm.dialect.ir.module import Module
+    from cvm.dialect.kernel_ir.execution_plan import Plan
     from cvm.jit.compile import compile_program
 
+    if isinstance(program, Plan):
+        return _compile_kernels(program, target, options)
     if not isinstance(program, Module):
         raise Error(
             "expected a module, a program's text or path, or a Python function, got "
@@ -293,6 +318,9 @@ def _compile_text(
         path = _Path(program)
         text, filename, folder = _read_bytes(path), str(path), path.parent
 
+    if (kernels := _kernels(text, filename)) is not None:
+        return _compile_kernels(kernels, target, options)
+
     def read() -> Module:
         from cvm.parser import parse as parse_text
 
@@ -305,6 +333,15 @@ def _compile_text(
     from cvm.jit.compile import compile_program
 
     return compile_program(read(), entry, target, options)
+
+
+def _compile_kernels(
+    kernels: Plan | Formulas, target: str, options: CompileOptions
+) -> CompiledFunction:
+    """Compile kernels, which run as they are, or formulas."""
+    from .terminal.read_program import compiled
+
+    return compiled(kernels, kernels.name, target, options)
 
 
 def _is_path(text: str) -> bool:

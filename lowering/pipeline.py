@@ -309,6 +309,11 @@ def lower(
     return schedule(nests(module, function), processor, checks=checks)
 
 
+def schedule_others(plan: Plan) -> Plan:
+    """The plain nests scheduled for a CPU but for those that have a schedule, kernel by kernel."""
+    return _run(tuple(p for p in CPU_SCHEDULE if p.unit is Kernel), plan, Context())
+
+
 def schedule_for_gpu(plan: Plan) -> Plan:
     """The plain nests scheduled for a GPU."""
     return _run(GPU_SCHEDULE, plan, Context())

@@ -10,6 +10,7 @@ from cvm.jit.targets import all_stages
 from cvm.lowering.formulas.overflow_warnings import print_ranges
 from cvm.lowering.levels import at_stage, left_out
 from cvm.lowering.processor import compiling_for
+from cvm.scheduling import with_schedule
 from cvm.terminal.arguments import write_arrays
 from cvm.terminal.files import write
 from cvm.terminal.read_program import compiled, read_level
@@ -29,6 +30,8 @@ def lower(options: Namespace) -> int:
         raise Usage(
             "--ranges shows the ranges of a program's values, and this program is below them"
         )
+    if options.schedule:
+        program = with_schedule(program, options.entry, options.schedule)
     f = compiled(program, options.entry, None, CompileOptions(options.optimize))
     if options.constants:
         holding = ("formulas", "loops", "schedule")

@@ -11,6 +11,7 @@ from cvm.lowering.passes import LEVELS
 from cvm.lowering.pipeline import (
     PIPELINES,
 )
+from cvm.scheduling import is_refusal, with_schedule
 from cvm.terminal.files import read, write
 from cvm.terminal.read_program import read_level
 from cvm.terminal.run_pipeline import all_passes, check_pass_name, chosen_passes, text_after
@@ -43,6 +44,8 @@ def opt(options: Namespace) -> int:
     shown = {*options.print_before}, {*options.print_after}
     watch = Watch(*shown, options.print_changed, options.generic, options.verify_each)
     program = read_level(options.program, data)
+    if options.schedule:
+        program = with_schedule(program, options.entry, options.schedule)
     try:
         with for_cpu(cpu if options.run_reproducer else None):
             text = text_after(program, pipeline, target, watch)
@@ -50,6 +53,7 @@ def opt(options: Namespace) -> int:
         if (
             watch.failed
             and not isinstance(e, Usage)
+            and not is_refusal(e)
             and options.program != "-"
             and not options.run_reproducer
         ):

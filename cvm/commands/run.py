@@ -26,6 +26,7 @@ from cvm.jit.targets import TARGETS, find_target
 from cvm.terminal.arguments import arrays_by_name, inputs, write_arrays
 from cvm.terminal.diagnostics import unescaped
 from cvm.terminal.display import columns, digest, duration, shown, timed, waiting
+from cvm.scheduling import with_schedule
 from cvm.terminal.read_program import compiled, named, read_level, signature
 from cvm.terminal.usage import Usage
 
@@ -45,6 +46,8 @@ def run(options: Namespace) -> int:
         except cvm.Error as e:
             raise Usage(f"--threads {options.threads}: {e.diagnostics[0].message}") from None
     program = read_level(options.program)
+    if options.schedule:
+        program = with_schedule(program, options.entry, options.schedule)
     module = program if isinstance(program, Module) else None
     function = find(module, options.entry) if module else signature(program)
     if options.profile and TARGETS[options.target].profile is None:

@@ -20,8 +20,12 @@ from cvm.dialect.kernel_ir.scalar_functions import SCALARS
 from cvm.dialect.support.compilation_context import compiling
 from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
 from cvm.dialect.support.fp_environment import DefaultFpEnvironment
+from cvm.dialect.types.sizes import evaluate
 from cvm.dialect.types.tensor_types import BY_DTYPE, I64
 from cvm.jit.options import CompileOptions
+
+from cvm.lowering.scheduling.apply_steps import apply_steps
+from cvm.lowering.scheduling.steps import Step
 
 from .arrays import Made
 from .blocks import FAULT
@@ -49,6 +53,7 @@ class Kernel(Generic[P, R]):
         update_wrapper(self, function)
         self.py_func = function
         self.target, self.options, self.checks = target, options, checks
+        self.steps: tuple[Step, ...] = ()
         self._versions: dict[object, Version] = {}
         self._latest: Version | None = None
         self._lock = threading.Lock()
@@ -131,9 +136,12 @@ class Kernel(Generic[P, R]):
                 kinds, overlap = key
                 names = dict(zip(self.signature.parameters, cast("Any", kinds), strict=True))
                 built = build(self._source, names, self.checks)
-                if overlap:
-                    kernel = replace(built.kernel, aliasing=True)
-                    built = replace(built, kernel=kernel)
+                kernel = built.kernel
+                if overlap:  # accesses stay in their order
+                    kernel = replace(kernel, aliasing=True)
+                else:
+                    kernel = apply_steps(kernel, self.steps)
+                built = replace(built, kernel=kernel)
                 version = self._versions[key] = Version(built, self._source, self.options, [*names])
         return version
 
@@ -141,6 +149,10 @@ class Kernel(Generic[P, R]):
         """The text of the version of the latest call, or for these arguments: loops, llvm, llvm-opt
         or asm.
         """
+        return self.version(*arguments).lower(stage)
+
+    def version(self, *arguments: Any) -> Version:
+        """The version of the latest call, or for these arguments."""
         if self._source is None:
             raise TargetError("the target reference runs the Python function, which has no stages")
         version = self._latest
@@ -149,7 +161,15 @@ class Kernel(Generic[P, R]):
             version = self._versions.get(key) or self._compiled(key)
         if version is None:
             raise TargetError("a kernel is compiled when it is called: call it, or give arguments")
-        return version.lower(stage)
+        return version
+
+    def scheduled(self, steps: Sequence[Step], **options: Any) -> Kernel[P, R]:
+        """The kernel whose versions have these steps of a schedule; of arguments that overlap,
+        without them.
+        """
+        made = Kernel(self.py_func, self.target, replace(self.options, **options), self.checks)
+        made.steps = (*self.steps, *steps)
+        return made
 
     def __reduce__(self) -> tuple[object, ...]:
         return _recreated, (self.py_func.__module__, self.py_func.__qualname__)
@@ -294,8 +314,13 @@ class Version:
             pointers.append(cell.ctypes.data)
         known = (ctypes.c_int64 * len(self.text.sizes))(*(sizes[a] for a in self.text.sizes))
         table = (ctypes.c_void_p * len(pointers))(*pointers)
+        if needed := evaluate(self.plan.workspace, sizes):
+            from cvm.jit.functions.native_function import aligned_memory
+
+            kept.append(aligned_memory(needed))
+        workspace = kept[-1].ctypes.data if needed else None
         try:
-            status = self.library.functions["entry"](table, known, None)
+            status = self.library.functions["entry"](table, known, workspace)
         except SystemError as e:
             cause, e.__cause__, e.__context__ = e.__cause__, None, None
             raise cause or e from None

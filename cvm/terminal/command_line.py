@@ -87,6 +87,11 @@ _CHECKED = (
     "check every access, alignment and proven interval while it runs, to find bugs of the compiler"
 )
 _SANITIZE = _flag("--sanitize", _CHECKED)
+_SCHEDULE = _arg(
+    "--schedule",
+    "the steps of a schedule, one a line, for the kernels or those of the function",
+    metavar="FILE",
+)
 _INPUTS = _arg("--inputs", "arrays by the arguments' names", metavar="FILE.npz")
 _OUTPUT = _arg(
     "-o --output", "where to write it (default: standard output)", default="-", metavar="FILE"
@@ -103,6 +108,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _CPU,
             _OPTIMIZE,
             _SANITIZE,
+            _SCHEDULE,
             _repeated(
                 "--input",
                 "NAME=ARRAY",
@@ -190,10 +196,13 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _arg("program", _ANY_LEVEL, metavar="PROG.cvm", nargs="?"),
             _arg(
                 "--pipeline",
-                'passes, in order, such as "canonicalize,fuse,unroll{factor=4}"',
+                'passes, in order, such as "canonicalize,fuse,unroll{factor=4}", or steps of a '
+                'schedule, such as "split{loop=i by=8}"',
                 default="",
                 metavar="PASS,...",
             ),
+            _SCHEDULE,
+            _ENTRY,
             _arg(
                 "--target",
                 "all passes for this target; with --pipeline, its passes of these names",
@@ -243,6 +252,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _ENTRY,
             _CPU,
             _OPTIMIZE,
+            _SCHEDULE,
             _flag("--ranges", "with --to graph: say in comments from where to where integers go"),
             _arg(
                 "--constants",

@@ -23,6 +23,8 @@ from cvm.lowering.pipeline import (
     context_of,
     step_context,
 )
+from cvm.lowering.scheduling.apply_steps import step_pass
+from cvm.lowering.scheduling.steps import STEPS, Refused, read_step
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from cvm.terminal.read_program import Level
 from cvm.terminal.usage import Usage
@@ -84,7 +86,7 @@ def all_passes() -> dict[str, Pass]:
 
 
 def check_pass_name(name: str, *extra: str) -> None:
-    names = (*all_passes(), *PIPELINES)
+    names = (*all_passes(), *PIPELINES, *STEPS)
     if name not in (*names, *extra):
         raise Usage(
             f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all"
@@ -111,7 +113,9 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     passes = {**all_passes(), **{p.name: p for p in variant}}
     for name, part in zip(names, parts, strict=True):
         options = part.partition("{")[2].rpartition("}")[0]
-        if name in passes:
+        if name in STEPS and (name not in passes or re.search(r"\b(loops?|at)=", options)):
+            yield _step(part)
+        elif name in passes:
             yield (
                 passes[name].with_options(**_options(passes[name], options))
                 if options
@@ -121,6 +125,14 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
             raise Usage(f"{name} is a pipeline; options are those of passes")
         else:
             yield from PIPELINES[name]
+
+
+def _step(text: str) -> Pass:
+    """A step of a schedule, which names its loops, as a pass."""
+    try:
+        return step_pass(read_step(text))
+    except Refused as e:
+        raise Usage(f"--pipeline {text.strip()}: {e}") from None
 
 
 def _options(p: Pass, text: str) -> dict[str, object]:

@@ -131,6 +131,8 @@ def _program(test: Filetest, command: Command) -> Level:
     if reader_of(data) is not None:  # where // divides: the expectations become blanks
         data = re.sub(rb" // (error|warning):[^\n]*", lambda m: b" " * len(m[0]), data)
     program = read_level(str(test.path), data)
+    if steps := "\n".join(re.findall(r"^// schedule (.*)", test.text, re.MULTILINE)):
+        program = cvm.schedule(program).apply(steps, f"{test.path}: schedule").plan
     return (
         bind_sizes(program, {name: int(value) for name, value in sizes.items()})
         if sizes

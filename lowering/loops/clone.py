@@ -6,21 +6,22 @@ from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.expressions import Expr, Index, Var
 
 
-def clone(block: ir.Block, values: dict[Expr, Expr], mark: str) -> ir.Block:
-    """The block with its indices replaced, and `mark` appended to the names of its own indices,
-    variables and buffers.
+def clone(block: ir.Block, values: dict[Expr, Expr], mark: str = "") -> ir.Block:
+    """The block with its indices replaced, and `mark`, if given, appended to the names of its own
+    indices, variables and buffers.
     """
     inside = ir.statements(block)
+    suffix = mark and f".{mark}"
     variables = {
-        s.var: Var(f"{s.var.name}.{mark}", s.var.type) for s in inside if isinstance(s, ir.Let)
+        s.var: Var(f"{s.var.name}{suffix}", s.var.type) for s in inside if isinstance(s, ir.Let)
     }
     indices = {
-        s.index: Index(f"{s.index.name}.{mark}", s.index.extent)
+        s.index: Index(f"{s.index.name}{suffix}", s.index.extent)
         for s in inside
         if isinstance(s, ir.For)
     }
     buffers = {
-        s.tensor: replace(s.tensor, name=f"{s.tensor.name}.{mark}")
+        s.tensor: replace(s.tensor, name=f"{s.tensor.name}{suffix}")
         for s in inside
         if isinstance(s, ir.Alloc)
     }

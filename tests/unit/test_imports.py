@@ -43,11 +43,11 @@ ORDER = {
     "dialect": "support types kernel_ir spec builtin ir cvm dali cog theano numpy quant",
     "lowering": "processor pass_context clocked_plan passes "
     "graph math analysis formulas loops layout "
-    "contraction storage reductions gpu stepping mlir "
+    "contraction storage reductions gpu stepping scheduling mlir "
     "verify_passes pipeline explain_strategies operation_costs levels",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile "
     "source_cache aot",
-    "cvm": "tracing numpy transforms dali theano kernels importers terminal testing dask extending highlight "
+    "cvm": "tracing numpy transforms dali theano kernels importers terminal scheduling testing dask extending highlight "
     "language_server commands cli __main__",
 }
 

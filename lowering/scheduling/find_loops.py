@@ -1,0 +1,113 @@
+"""Find the loops of a kernel by name, and replace them.
+
+A loop's name is that of its index. Loops of one name are `i#0`, `i#1`, in the order of the text.
+"""
+
+from collections.abc import Sequence
+
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.affine import Affine, affine
+from ...dialect.kernel_ir.expressions import Tensor, flat_operands
+from ...dialect.support.suggest import did_you_mean
+from ..analysis.accesses import every_access
+from .steps import Refused
+
+
+def loops_by_name(kernel: ir.Kernel) -> dict[str, ir.For]:
+    """The loops of a kernel by name, in the order of the text."""
+    named: dict[str, list[ir.For]] = {}
+    for s in ir.statements(kernel.body):
+        if isinstance(s, ir.For):
+            named.setdefault(s.index.name, []).append(s)
+    return {
+        name if len(loops) == 1 else f"{name}#{n}": loop
+        for name, loops in named.items()
+        for n, loop in enumerate(loops)
+    }
+
+
+def find_loop(kernel: ir.Kernel, name: str) -> ir.For:
+    loops = loops_by_name(kernel)
+    if name not in loops:
+        if f"{name}#0" in loops:
+            several = [n for n in loops if n.rpartition("#")[0] == name]
+            raise Refused(f"{name} is the name of {len(several)} loops: {', '.join(several)}")
+        raise Refused(f"there is no loop {name}{did_you_mean(name, loops)}: {_listed(loops)}")
+    return loops[name]
+
+
+def serial_loop(kernel: ir.Kernel, name: str) -> ir.For:
+    """The loop of a name, whose iterations run one after the other."""
+    loop = find_loop(kernel, name)
+    if loop.kind != "serial":
+        raise Refused(f"the loop {name} is {loop.kind} already; change it before that step")
+    if ir.may_jump(loop.body):
+        raise Refused(f"the loop {name} has a jump, or a loop whose end no bounds tell")
+    return loop
+
+
+def _listed(loops: Sequence[str] | dict[str, ir.For]) -> str:
+    return f"the kernel has {', '.join(loops)}" if loops else "the kernel has no loops"
+
+
+def find_array(kernel: ir.Kernel, name: str) -> Tensor:
+    """The array of a name that the kernel reads or writes; of two, the one that it writes."""
+    found = {t.name: t for t, _ in reversed([*every_access(kernel.body)])}
+    for known in (f"{name}.out", name):
+        if known in found:
+            return found[known]
+    raise Refused(f"there is no array {name}{did_you_mean(name, found)}")
+
+
+def put(kernel: ir.Kernel, loop: ir.Statement, block: ir.Block) -> ir.Kernel:
+    """The kernel with a block in place of a statement."""
+    return kernel.with_body(
+        ir.rewrite_block(kernel.body, lambda s: block if s is loop else None)
+    )
+
+
+def chain(kernel: ir.Kernel, names: Sequence[str]) -> list[ir.For]:
+    """The loops of these names from the outermost in; each is alone in the one around it."""
+    if len({*names}) < len(names):
+        raise Refused(f"a loop is named twice: {', '.join(names)}")
+    wanted = {id(find_loop(kernel, n)): n for n in names}
+    loops = [s for s in ir.statements(kernel.body) if id(s) in wanted]
+    band: list[ir.For] = []
+    inner = loops[0]
+    while True:
+        assert isinstance(inner, ir.For)
+        band.append(inner)
+        if len(band) == len(loops):
+            break
+        name = wanted[id(inner)]
+        match inner.body:
+            case (ir.For() as only,) if id(only) in wanted:
+                inner = only
+            case (ir.For() as only,):
+                raise Refused(
+                    f"the loop {only.index.name} stands between {name} and the others: name it too"
+                )
+            case _:
+                raise Refused(
+                    f"the loop {name} has {len(inner.body)} statements: "
+                    f"distribute{{loop={name}}} gives each a loop of its own"
+                )
+    return band
+
+
+def loop_named(kernel: ir.Kernel, loop: ir.For) -> str:
+    """The name of a loop."""
+    return next(name for name, s in loops_by_name(kernel).items() if s is loop)
+
+
+def loops_around(kernel: ir.Kernel, loop: ir.For) -> list[ir.For]:
+    """The loops around a loop, and itself, the outermost first."""
+    around = [s for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
+    return [s for s in around if s is loop or loop in ir.statements(s.body)]
+
+
+def bounds_of(s: ir.For) -> list[Affine]:
+    """The facts that hold of a loop's index in its body, each a form that is not negative."""
+    index = affine(s.index)
+    lower = [index - affine(e) for e in flat_operands("max", s.start)]
+    return [*lower, *((affine(e) - index).plus(-1) for e in flat_operands("min", s.end))]

@@ -1,0 +1,55 @@
+"""Steps that run iterations at once: vectorize, parallelize.
+
+    vectorize{loop=i by=8}
+    for i in 0..n { A(i) }  =>  for i in 0..n // 8 * 8 vector 8 { A(i) }; for i in n // 8 * 8..n { A(i) }
+
+Legal where no iteration depends on another, which the verifier of kernels proves.
+"""
+
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.expressions import ZERO, Index
+from ..analysis.accesses import allocated
+from .find_loops import put, serial_loop
+from .restructure import split_loop
+from .steps import Refused, step
+
+MAX_LANES = 64  # lanes of a vector loop whose number is not given; bounds compile time
+
+
+@step
+def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
+    """Run iterations as the lanes of vectors: all of a constant number of them, or `by` at a time,
+    and what is left over one by one.
+    """
+    s = serial_loop(kernel, loop)
+    if any(isinstance(t, ir.For) and t.kind != "serial" for t in ir.statements(s.body)):
+        raise Refused(f"vectorize: {loop} has loops inside that are not serial")
+    constant = not s.length.terms and s.length.constant
+    lanes = by or constant
+    if not lanes or (by is None and lanes > MAX_LANES):
+        raise Refused(f"vectorize: the number of iterations of {loop} is not constant: give by")
+    if lanes < 2:
+        raise Refused(f"vectorize: a vector has at least 2 lanes, got {lanes}")
+    if not s.length.divisor % lanes:
+        return put(kernel, s, (ir.replace(s, kind="vector", width=lanes),))
+    (tiles, rest) = split_loop(s, lanes, ("", ""), "peel")
+    vectors = ir.replace(s, stop=rest.start, kind="vector", width=lanes)
+    del tiles
+    return put(kernel, s, (vectors, rest))
+
+
+@step
+def parallelize(kernel: ir.Kernel, loop: str) -> ir.Kernel:
+    """Run iterations on all threads. The loop is outside of all others, and of branches."""
+    s = serial_loop(kernel, loop)
+    if s not in kernel.body:
+        raise Refused(f"parallelize: {loop} is inside another loop or a branch")
+    if shared := [t.name for t in allocated(s.body) if t.space == "heap"]:
+        raise Refused(f"parallelize: all iterations share the buffer %{shared[0]}")
+    if s.start is not ZERO or s.stop is not None:
+        index = Index(s.index.name, s.index.extent)
+        length = s.length.expression()
+        raise Refused(
+            f"parallelize: {loop} does not begin at 0 and end at a size ({index.name}, {length!r})"
+        )
+    return put(kernel, s, (ir.replace(s, kind="parallel"),))

@@ -1,0 +1,318 @@
+"""Random schedules keep every bit of kernels, on processors of several vector widths."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import cvm
+import numpy as np
+import pytest
+from cvm import cli
+from cvm.jit.host_processor import host_processor
+from cvm.lowering.scheduling.find_loops import loops_by_name
+from tiers import everything
+
+# a name, its arrays, and the body of a kernel; sizes are ?M, ?N, ?K
+KERNELS = {
+    "product": (
+        "%a: tensor<?M x ?K x f32>, %b: tensor<?K x ?N x f32>) -> (%c: tensor<?M x ?N x f32>",
+        """for %i in 0..?M { for %j in 0..?N {
+             %c[%i, %j] = 0.0
+             for %k in 0..?K { %c[%i, %j] = %c[%i, %j] + %a[%i, %k] * %b[%k, %j] } } }""",
+    ),
+    "accumulator": (
+        "%a: tensor<?M x ?K x f32>, %b: tensor<?N x ?K x f32>) -> (%c: tensor<?M x ?N x f32>",
+        """for %i in 0..?M { for %j in 0..?N {
+             alloc %s: f32
+             %s = 0.0
+             for %k in 0..?K { %s = fma(%a[%i, %k], %b[%j, %k], %s) }
+             %c[%i, %j] = %s } }""",
+    ),
+    "stencil": (
+        "%a: tensor<?M x ?N x f64>) -> (%c: tensor<?M x ?N x f64> zero",
+        """for %i in 1..?M - 1 { for %j in 1..?N - 1 {
+             %c[%i, %j] = %a[%i - 1, %j] + %a[%i + 1, %j] + %a[%i, %j - 1] + %a[%i, %j + 1] } }""",
+    ),
+    "in_place": (
+        "%a: tensor<?M x ?N x f64>) -> (%c: tensor<?M x ?N x f64>",
+        """for %i in 0..?M { for %j in 0..?N { %c[%i, %j] = %a[%i, %j] } }
+           for %i in 1..?M { for %j in 0..?N {
+             %c[%i, %j] = %c[%i, %j] * 0.5 + %c[%i - 1, %j] } }""",
+    ),
+    "prefix": (
+        "%a: tensor<?M x ?N x i32>) -> (%c: tensor<?M x ?N x i32>",
+        """for %i in 0..?M { for %j in 0..?N { %c[%i, %j] = %a[%i, %j] } }
+           for %i in 0..?M { for %j in 1..?N {
+             %c[%i, %j] = %c[%i, %j] + %c[%i, %j - 1] } }""",
+    ),
+    "wavefront": (
+        "%a: tensor<?M x ?N x i32>) -> (%c: tensor<?M x ?N x i32>",
+        """for %i in 0..?M { for %j in 0..?N { %c[%i, %j] = %a[%i, %j] } }
+           for %i in 1..?M { for %j in 1..?N {
+             %c[%i, %j] = max(%c[%i - 1, %j], %c[%i, %j - 1]) + %a[%i, %j] } }""",
+    ),
+    "transpose": (
+        "%a: tensor<?M x ?N x f32>) -> (%c: tensor<?N x ?M x f32>",
+        "for %i in 0..?M { for %j in 0..?N { %c[%j, %i] = %a[%i, %j] } }",
+    ),
+    "triangle": (
+        "%a: tensor<?M x ?M x f64>) -> (%c: tensor<?M x f64>",
+        """for %i in 0..?M { %c[%i] = 1.0 }
+           for %i in 0..?M { for %k of ?M in 0..%i {
+             %c[%i] = %c[%i] - %a[%i, %k] * %c[%k] } }""",
+    ),
+    "columns": (
+        "%a: tensor<?M x ?N x i64>) -> (%c: tensor<?N x i64>",
+        """for %j in 0..?N { %c[%j] = 0 }
+           for %i in 0..?M { for %j in 0..?N { %c[%j] = %c[%j] + %a[%i, %j] } }""",
+    ),
+    "window": (
+        "%a: tensor<?M x ?N x f32>, %b: tensor<5xf32>) -> (%c: tensor<?M x ?N x f32> zero",
+        """for %i in 0..?M { for %j in 0..?N - 4 {
+             %c[%i, %j] = 0.0
+             for %k in 0..5 {
+               %c[%i, %j] = fma(%a[%i, %j + %k], %b[%k], %c[%i, %j]) } } }""",
+    ),
+    "two_results": (
+        "%a: tensor<?M x ?N x f32>) -> (%c: tensor<?M x ?N x f32>, %d: tensor<?M x ?N x f32>",
+        """for %i in 0..?M { for %j in 0..?N { %c[%i, %j] = %a[%i, %j] * %a[%i, %j] } }
+           for %i in 0..?M { for %j in 0..?N { %d[%i, %j] = %c[%i, %j] + 1.0 } }""",
+    ),
+    "backwards": (
+        "%a: tensor<?M x ?N x i32>) -> (%c: tensor<?M x ?N x i32>",
+        """for %i in 0..?M { for %j in 0..?N { %c[?M - 1 - %i, ?N - 1 - %j] = %a[%i, %j] } }
+           for %i in 0..?M { for %j in 0..?N { %c[%i, %j] = %c[%i, %j] * 3 } }""",
+    ),
+}
+SIZES = ((1, 1, 1), (3, 5, 4), (17, 33, 9), (32, 64, 16), (40, 19, 8))[0 if everything else 2 :]
+IS_X86 = host_processor().is_x86
+PROCESSORS = [None, *(("x86-64-v2", "x86-64-v3") if IS_X86 and everything else ())]
+
+
+def text_of(name: str) -> str:
+    head, body = KERNELS[name]
+    return f"kernel @{name}({head}) {{\n{body}\n}}\n"
+
+
+def random_step(rng: random.Random, schedule: cvm.Schedule) -> str:
+    """The text of a step over loops that are there; whether it is legal is the schedule's to say."""
+    (kernel,) = schedule.plan.all_kernels
+    loops = [*loops_by_name(kernel)]
+    one, size = rng.choice(loops), rng.choice((2, 3, 4, 8))
+    some = rng.sample(loops, min(len(loops), rng.choice((2, 2, 3))))
+    near = loops.index(one)
+    pair = loops[near : near + 2]
+    arrays = [t.name for t in kernel.parameters] + ["s"]
+    return rng.choice(
+        (
+            f"split{{loop={one} by={size} tail={rng.choice(('guard', 'peel'))}}}",
+            f"reorder{{loops={','.join(reversed(pair))}}}",
+            f"reorder{{loops={','.join(some)}}}",
+            f"tile{{loops={','.join(pair)} by={','.join(str(size) for _ in pair)}}}",
+            f"collapse{{loops={','.join(pair)}}}",
+            f"fuse{{loops={','.join(rng.sample(loops, min(2, len(loops))))}}}",
+            f"distribute{{loop={one}}}",
+            f"peel{{loop={one} {rng.choice(('first', 'last'))}={size}}}",
+            f"peel{{loop={one}}}",
+            f"unroll{{loop={one} by={size}}}",
+            f"unroll{{loop={one}}}",
+            f"unroll_and_jam{{loop={one} by={size}}}",
+            f"vectorize{{loop={one} by={size}}}",
+            f"vectorize{{loop={one}}}",
+            f"parallelize{{loop={one}}}",
+            f"stage{{array={rng.choice(arrays)} at={one}}}",
+            f"expand{{array=s loop={one}}}",
+        )
+    )
+
+
+def scheduled(name: str, seed: int, steps: int = 8) -> tuple[cvm.Schedule, list[str]]:
+    """A schedule of random legal steps, and what the steps that were refused said."""
+    rng = random.Random(seed)
+    schedule, refused = cvm.schedule(text_of(name)), list[str]()
+    for _ in range(200):
+        if len(schedule.steps) == steps:
+            break
+        step = random_step(rng, schedule)
+        before = schedule.lower()
+        try:
+            schedule.apply(step)
+        except cvm.VerifyError as e:
+            assert schedule.lower() == before
+            refused.append(e.diagnostics[0].message)
+    return schedule, refused
+
+
+def arrays_of(function: Any, sizes: tuple[int, int, int], seed: int) -> list[np.ndarray]:
+    rng, known = np.random.default_rng(seed), dict(zip("MNK", sizes, strict=True))
+    found: list[np.ndarray] = []
+    for t in function.function.arguments:
+        shape = [d if isinstance(d, int) else known[str(d).lstrip("?")] for d in t.type.shape]
+        values = rng.integers(-99, 99, shape)
+        found.append((values / 7 if t.type.element.kind == "float" else values).astype(t.type.element.dtype))
+    return found
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("seed", range(40 if everything else 1))
+def test_random_schedules_keep_every_bit(name: str, seed: int) -> None:
+    schedule, _ = scheduled(name, seed)
+    plain = cvm.compile(text_of(name))
+    read_back = cvm.compile(schedule.lower())
+    assert cvm.schedule(text_of(name)).apply(str(schedule)).lower() == schedule.lower()
+    for cpu in PROCESSORS:
+        fast = schedule.compile(cpu=cpu)
+        for sizes in SIZES:
+            arrays = arrays_of(plain, sizes, seed)
+            wanted, found = plain(*arrays), fast(*arrays)
+            for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in (wanted, found)), strict=True):
+                assert a.tobytes() == b.tobytes(), f"{sizes}, {cpu}:\n{schedule}"
+    arrays = arrays_of(plain, SIZES[0], seed)
+    first = [np.asarray(r).tobytes() for r in (plain(*arrays),)]
+    assert [np.asarray(r).tobytes() for r in (read_back(*arrays),)] == first
+
+
+REFUSED = {
+    "vectorize{loop=k by=8}": r"%c is carried .* the vector loop over %k, in `.*` and `.*`",
+    "reorder{loops=k,j}": "the loop j has 2 statements: distribute{loop=j} gives each a loop",
+    "parallelize{loop=k}": "k is inside another loop or a branch",
+    "split{loop=i by=1}": "parts have at least 2 iterations, got by=1",
+    "split{loop=i by=4 tail=none}": "tail is guard or peel, got none",
+    "split{loop=ii by=4}": "there is no loop ii; did you mean i: the kernel has i, j, k",
+    "stage{array=d at=i}": "there is no array d",
+    "spilt{loop=i by=4}": "there is no step spilt; did you mean split",
+    "split{loop=i}": "split needs the option by",
+    "split{loop=i by=x}": "expected a whole number, got 'x'",
+    "split{loop=../x by=2}": "expected a name, got '../x'",
+}
+
+
+@pytest.mark.parametrize("step", REFUSED)
+def test_a_step_that_is_refused_says_why(step: str) -> None:
+    schedule = cvm.schedule(text_of("product"))
+    before = schedule.lower()
+    with pytest.raises(cvm.VerifyError, match=REFUSED[step]):
+        schedule.apply(step)
+    assert schedule.lower() == before and str(schedule) == ""
+
+
+ILLEGAL = [
+    ("wavefront", "reorder{loops=i#1,j#1}", None),
+    ("wavefront", "parallelize{loop=i#1}", "carried"),
+    ("wavefront", "vectorize{loop=j#1 by=4}", "carried"),
+    ("in_place", "parallelize{loop=i#1}", "carried"),
+    ("prefix", "vectorize{loop=j#1 by=4}", "carried"),
+    ("prefix", "reorder{loops=j#1,i#1}", None),
+    ("columns", "parallelize{loop=i}", "carried"),
+    ("triangle", "reorder{loops=k,i#1}", "the bounds of k depend on %i"),
+    ("triangle", "parallelize{loop=i#1}", "carried"),
+    ("accumulator", "vectorize{loop=k by=4}", "carried"),
+]
+
+
+@pytest.mark.parametrize(("name", "step", "said"), ILLEGAL)
+def test_dependences_decide(name: str, step: str, said: str | None) -> None:
+    schedule = cvm.schedule(text_of(name))
+    if said is None:
+        assert str(schedule.apply(step)) == step
+        return
+    with pytest.raises(cvm.VerifyError, match=said):
+        schedule.apply(step)
+
+
+def test_a_skewed_dependence_forbids_an_interchange() -> None:
+    text = """kernel @skewed(%a: tensor<?M x ?N x i32>) -> (%c: tensor<?M x ?N x i32>) {
+      for %i in 0..?M { for %j in 0..?N { %c[%i, %j] = %a[%i, %j] } }
+      for %i in 1..?M { for %j of ?N in 0..?N - 1 {
+        %c[%i, %j] = %c[%i - 1, %j + 1] + 1 } } }"""
+    with pytest.raises(cvm.VerifyError, match="would change the order of two accesses of %c: .* and"):
+        cvm.schedule(text).reorder("j#1", "i#1")
+
+
+def test_a_fusion_that_reads_ahead_is_refused() -> None:
+    text = """kernel @ahead(%a: tensor<?N x i32>) -> (%c: tensor<?N x i32>, %d: tensor<?N x i32> zero) {
+      for %i of ?N in 0..?N - 1 { %c[%i] = %a[%i] }
+      for %i of ?N in 0..?N - 1 { %d[%i] = %a[%i + 1] }
+      for %i of ?N in ?N - 1..?N { %c[%i] = 0 }
+    }"""
+    schedule = cvm.schedule(text)
+    assert "for" in schedule.fuse("i#0", "i#1").lower()
+    ahead = text.replace("%d[%i] = %a[%i + 1]", "%d[%i] = %c[%i + 1]").replace("?N - 1..?N {", "0..?N {")
+    with pytest.raises(cvm.VerifyError):
+        cvm.schedule(ahead).fuse("i#0", "i#1")
+
+
+def test_float_sums_change_their_order_only_when_told_to() -> None:
+    text = """kernel @sums(%a: tensor<?M x ?N x f32>) -> (%c: tensor<f32>) {
+      %c[] = 0.0
+      for %i in 0..?M { for %j in 0..?N { %c[] = %c[] + %a[%i, %j] } } }"""
+    with pytest.raises(cvm.VerifyError, match="would change the order of two accesses of %c"):
+        cvm.schedule(text).reorder("j", "i")
+    told = cvm.schedule(text).reorder("j", "i", reassociate=True)
+    assert str(told) == "reorder{loops=j,i reassociate=true}"
+    exact = cvm.schedule(text.replace("f32", "i32").replace("0.0", "0")).reorder("j", "i")
+    a = np.arange(12, dtype=np.int32).reshape(3, 4)
+    assert exact.compile()(a) == a.sum()
+
+
+def test_a_kernel_of_a_program_is_scheduled_by_name() -> None:
+    f = cvm.compile(
+        "func @main(%x: tensor<?Nx64xi32>, %w: tensor<48x64xi32>) {"
+        " %y = cvm.dense %x, %w %z = cvm.max %y {axes=[1]} return %z, %y }"
+    )
+    schedule = cvm.schedule(f, name="main.0")
+    schedule.expand("acc0", "j").distribute("j").reorder("k", "j#1").vectorize("j#1")
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-9, 9, (7, 64), np.int32), rng.integers(-9, 9, (48, 64), np.int32)
+    for wanted, found in zip(f(x, w), schedule.compile()(x, w), strict=True):
+        assert (wanted == found).all()
+    with pytest.raises(cvm.Error, match=r"there is no kernel main\.7; the kernels are main\.0"):
+        cvm.schedule(f, name="main.7")
+
+
+@cvm.kernel(checks=False)
+def product(a: Any, b: Any, c: Any) -> None:
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+def test_a_kernel_from_python() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((9, 21)), rng.standard_normal((21, 19))
+    wanted, found = np.zeros((9, 19)), np.zeros((9, 19))
+    product(a, b, wanted)
+    schedule = cvm.schedule(product, a, b, found)
+    schedule.expand("s", "j").distribute("j").reorder("k", "j#1").vectorize("j#1", 4)
+    schedule.compile()(a, b, found)
+    assert wanted.tobytes() == found.tobytes()
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    schedule = cvm.schedule(text_of("stencil")).split("i", 4)
+    other = schedule.copy().split("j", 8)
+    assert [len(s.steps) for s in (schedule, other)] == [1, 2]
+
+
+def test_a_text_of_steps_is_read_whole_or_not_at_all() -> None:
+    schedule = cvm.schedule(text_of("stencil"))
+    with pytest.raises(cvm.VerifyError) as e:
+        schedule.apply("// first\nsplit{loop=i by=4}\n  split{loop=x by=4}\n", "s.schedule")
+    (d,) = e.value.diagnostics
+    assert (d.file, d.line, d.column, schedule.steps) == ("s.schedule", 3, 3, ())
+
+
+def test_the_command_line_takes_steps(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel, steps = tmp_path / "k.loops", tmp_path / "k.schedule"
+    kernel.write_text(text_of("stencil"))
+    steps.write_text("split{loop=i by=4 into=io,ii}\n")
+    assert cli.main(["opt", str(kernel), "--pipeline", "split{loop=i by=4 into=io,ii}"]) == 0
+    by_pipeline = capsys.readouterr().out
+    assert cli.main(["lower", str(kernel), "--to", "loops", "--schedule", str(steps)]) == 0
+    assert capsys.readouterr().out == by_pipeline and "%io" in by_pipeline
+    assert cli.main(["opt", str(kernel), "--pipeline", "vectorize{loop=i by=0}"]) == 1
+    assert "reproducer" not in capsys.readouterr().err
