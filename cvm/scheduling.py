@@ -118,7 +118,9 @@ def with_schedule(program: Level, entry: str, path: str) -> Plan:
 
 def is_refusal(error: Exception) -> bool:
     """Test whether an error is that of a step that is refused."""
-    return isinstance(error, VerifyError) and all(d.code == CODE for d in error.diagnostics)
+    if not isinstance(error, VerifyError):
+        return False
+    return all(d.code == CODE for d in error.diagnostics)
 
 
 class Schedule:

@@ -23,10 +23,10 @@ from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS, find_target
+from cvm.scheduling import with_schedule
 from cvm.terminal.arguments import arrays_by_name, inputs, write_arrays
 from cvm.terminal.diagnostics import unescaped
 from cvm.terminal.display import columns, digest, duration, shown, timed, waiting
-from cvm.scheduling import with_schedule
 from cvm.terminal.read_program import compiled, named, read_level, signature
 from cvm.terminal.usage import Usage
 

@@ -23,7 +23,6 @@ from cvm.dialect.support.fp_environment import DefaultFpEnvironment
 from cvm.dialect.types.sizes import evaluate
 from cvm.dialect.types.tensor_types import BY_DTYPE, I64
 from cvm.jit.options import CompileOptions
-
 from cvm.lowering.scheduling.apply_steps import apply_steps
 from cvm.lowering.scheduling.steps import Step
 

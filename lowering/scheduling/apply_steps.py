@@ -1,7 +1,6 @@
 """Apply steps to a kernel, each verified: a step that is refused leaves the kernel as it was."""
 
 from collections.abc import Sequence
-
 from dataclasses import replace as plan_replace
 from typing import Any
 
@@ -41,10 +40,15 @@ def apply_to_plan(plan: Plan, step: Step, name: str | None = None) -> Plan:
     """The plan with a step applied to the kernel of this name, or to the one that has the loops;
     raises Refused.
     """
-    wanted = [v for n, v in step.options.items() if n in ("loop", "loops", "at")]
-    names = [name for v in wanted for name in ((v,) if isinstance(v, str) else v)]
+    names: set[str] = set()
+    for option in ("loop", "loops", "at"):
+        value = step.options.get(option, ())
+        if isinstance(value, str):
+            names.add(value)
+        elif isinstance(value, tuple):
+            names.update(map(str, value))
     kernels = [k for k in plan.kernels if isinstance(k, Kernel) and name in (None, k.name)]
-    fitting = [k for k in kernels if {*names} <= loops_by_name(k).keys()] or kernels
+    fitting = [k for k in kernels if names <= loops_by_name(k).keys()] or kernels
     if len(fitting) != 1:
         listed = ", ".join(f"@{k.name}" for k in fitting) or "none"
         raise Refused(f"{step}: expected one kernel that has the loops, got {listed}")

@@ -61,9 +61,7 @@ def find_array(kernel: ir.Kernel, name: str) -> Tensor:
 
 def put(kernel: ir.Kernel, loop: ir.Statement, block: ir.Block) -> ir.Kernel:
     """The kernel with a block in place of a statement."""
-    return kernel.with_body(
-        ir.rewrite_block(kernel.body, lambda s: block if s is loop else None)
-    )
+    return kernel.with_body(ir.rewrite_block(kernel.body, lambda s: block if s is loop else None))
 
 
 def chain(kernel: ir.Kernel, names: Sequence[str]) -> list[ir.For]:

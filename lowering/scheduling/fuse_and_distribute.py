@@ -94,9 +94,7 @@ def expand(kernel: ir.Kernel, array: str, loop: str) -> ir.Kernel:
     if tensor in kernel.parameters:
         raise Refused(f"expand: %{array} is no buffer of the kernel")
     if tensor not in allocated(s.body) and not _private(kernel, s, tensor):
-        raise Refused(
-            f"expand: an iteration of {loop} may use what another has stored in %{array}"
-        )
+        raise Refused(f"expand: an iteration of {loop} may use what another has stored in %{array}")
     extent = s.index.extent
     shape = (extent, *tensor.shape)
     made = Tensor(tensor.name, shape, tensor.element, "stack")

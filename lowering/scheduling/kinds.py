@@ -1,13 +1,14 @@
 """Steps that run iterations at once: vectorize, parallelize.
 
     vectorize{loop=i by=8}
-    for i in 0..n { A(i) }  =>  for i in 0..n // 8 * 8 vector 8 { A(i) }; for i in n // 8 * 8..n { A(i) }
+    for i in 0..n { A(i) }
+    =>  for i in 0..n // 8 * 8 vector 8 { A(i) }; for i in n // 8 * 8..n { A(i) }
 
 Legal where no iteration depends on another, which the verifier of kernels proves.
 """
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.expressions import ZERO, Index
+from ...dialect.kernel_ir.expressions import ZERO
 from ..analysis.accesses import allocated
 from .find_loops import put, serial_loop
 from .restructure import split_loop
@@ -32,9 +33,8 @@ def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
         raise Refused(f"vectorize: a vector has at least 2 lanes, got {lanes}")
     if not s.length.divisor % lanes:
         return put(kernel, s, (ir.replace(s, kind="vector", width=lanes),))
-    (tiles, rest) = split_loop(s, lanes, ("", ""), "peel")
+    *_, rest = split_loop(s, lanes, ("", ""), "peel")
     vectors = ir.replace(s, stop=rest.start, kind="vector", width=lanes)
-    del tiles
     return put(kernel, s, (vectors, rest))
 
 
@@ -47,9 +47,5 @@ def parallelize(kernel: ir.Kernel, loop: str) -> ir.Kernel:
     if shared := [t.name for t in allocated(s.body) if t.space == "heap"]:
         raise Refused(f"parallelize: all iterations share the buffer %{shared[0]}")
     if s.start is not ZERO or s.stop is not None:
-        index = Index(s.index.name, s.index.extent)
-        length = s.length.expression()
-        raise Refused(
-            f"parallelize: {loop} does not begin at 0 and end at a size ({index.name}, {length!r})"
-        )
+        raise Refused(f"parallelize: the loop {loop} does not run from 0 to a size")
     return put(kernel, s, (ir.replace(s, kind="parallel"),))

@@ -58,7 +58,9 @@ def check_separate(
     shared = [s for s in mine[0].loops[: mine[0].loops.index(first)]] if mine else []
     for a, b in _conflicts(nest, mine, False, others):
         here = Instance(nest, a, {})
-        renamed = {s.index: nest.fresh(s.index) for s in b.loops if s not in shared}
+        renamed: dict[Expr, Expr] = {
+            s.index: nest.fresh(s.index) for s in b.loops if s not in shared
+        }
         there = Instance(nest, b, renamed)
         gap = affine(first.index) - affine(there.at(second.index))
         if first is not second:

@@ -17,9 +17,7 @@ from .steps import Refused, step
 
 
 @step
-def reorder(
-    kernel: ir.Kernel, loops: tuple[str, ...], reassociate: bool = False
-) -> ir.Kernel:
+def reorder(kernel: ir.Kernel, loops: tuple[str, ...], reassociate: bool = False) -> ir.Kernel:
     """Nest loops in this order, the first outermost. Each is alone in the one around it.
 
     With `reassociate`, updates of float accumulators may change their order, and so the bits of
@@ -74,9 +72,7 @@ def tile(
 
 
 @step
-def unroll_and_jam(
-    kernel: ir.Kernel, loop: str, by: int, reassociate: bool = False
-) -> ir.Kernel:
+def unroll_and_jam(kernel: ir.Kernel, loop: str, by: int, reassociate: bool = False) -> ir.Kernel:
     """Repeat the bodies of the innermost loop of a perfect nest for `by` iterations of an outer
     one.
     """

@@ -159,14 +159,10 @@ def collapse(kernel: ir.Kernel, loops: tuple[str, ...], into: str | None = None)
         if s.kind != "serial" or ir.may_jump(s.body):
             raise Refused(f"collapse takes serial loops without jumps; {s.index.name} is not one")
     if depends(inner.start, {outer.index}) or depends(inner.end, {outer.index}):
-        raise Refused(
-            f"collapse: the bounds of {inner.index.name} depend on %{outer.index.name}"
-        )
+        raise Refused(f"collapse: the bounds of {inner.index.name} depend on %{outer.index.name}")
     width = inner.length
     if width.terms or width.constant < 1:
-        raise Refused(
-            f"collapse: the number of iterations of {inner.index.name} is not a constant"
-        )
+        raise Refused(f"collapse: the number of iterations of {inner.index.name} is not a constant")
     n = width.constant
     index = Index(into or f"{outer.index.name}{inner.index.name}", outer.index.extent * n)
     values: dict[Expr, Expr] = {
@@ -197,4 +193,3 @@ def unroll(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
             f"unroll: {loop} has {s.length.constant} iterations, at most {MAX_COPIES} are repeated"
         )
     return put(kernel, s, (ir.replace(s, kind="unrolled"),))
-

@@ -11,7 +11,6 @@ the iteration accesses of the array.
 from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.affine import Affine, affine
 from ...dialect.kernel_ir.expressions import (
-    ZERO,
     Expr,
     Index,
     Read,
@@ -53,7 +52,10 @@ def stage(kernel: ir.Kernel, array: str, at: str) -> ir.Kernel:
     body = ir.redirect(
         s.body,
         lambda t, i: (
-            (made, tuple((affine(e) - low).expression() for e, (low, _) in zip(i, axes, strict=True)))
+            (
+                made,
+                tuple((affine(e) - low).expression() for e, (low, _) in zip(i, axes, strict=True)),
+            )
             if t is tensor
             else None
         ),

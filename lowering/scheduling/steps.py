@@ -76,7 +76,9 @@ def made_step(name: str, given: Mapping[str, object]) -> Step:
             near = did_you_mean(option, known)
             raise Refused(f"{name} has no option {option}{near}; its options: {', '.join(known)}")
         options[option] = _read(f"{name}{{{option}}}", known[option].annotation, value)
-    if lacking := [n for n, p in known.items() if p.default is Parameter.empty and n not in options]:
+    if lacking := [
+        n for n, p in known.items() if p.default is Parameter.empty and n not in options
+    ]:
         raise Refused(f"{name} needs the option {lacking[0]}")
     return Step(name, {n: options[n] for n in known if n in options})
 
