@@ -259,16 +259,10 @@ def compile(
     """
     from cvm.jit.options import CompileOptions
 
-    given: dict[str, _Any] = {}
-    if cpu is not None:
-        from cvm.jit.host_processor import resolve
-
-        given["cpu"] = resolve(cpu)
+    given: dict[str, _Any] = {} if cpu is None else {"cpu": _processor(cpu)}
     options = CompileOptions(optimize, convert=convert, like=like, sanitize=sanitize, **given)
     if require_exact is not None:
-        from .importers.exactness import require
-
-        require(program, require_exact)
+        _require_exact(program, require_exact)
     if callable(program) or program is None:
         if convert:
             raise Error(
@@ -283,26 +277,16 @@ def compile(
             if program is None
             else traced(program, traces)
         )
-    if rules is not None or static_argnums != () or static_argnames != ():
-        raise Error(
-            "rules, static_argnums and static_argnames are options for Python functions, "
-            "not for programs"
-        )
-    if not isinstance(entry, str):
-        raise Error(f"entry is the name of a function or a graph, got {entry!r}")
+    of_functions = rules is not None or static_argnums != () or static_argnames != ()
+    if of_functions or not isinstance(entry, str):
+        raise _misused(of_functions, entry)
     if isinstance(program, (str, bytes, _os.PathLike)):
         return _cast("Compiled", _compile_text(program, entry, target, options))
     from cvm.dialect.ir.module import Module
-    from cvm.dialect.kernel_ir.execution_plan import Plan
     from cvm.jit.compile import compile_program
 
-    if isinstance(program, Plan):
-        return _compile_kernels(program, target, options)
     if not isinstance(program, Module):
-        raise Error(
-            "expected a module, a program's text or path, or a Python function, got "
-            f"{type(program).__name__}"
-        )
+        return _compile_kernels(program, target, options)
     return _cast("Compiled", compile_program(program, entry, target, options))
 
 
@@ -318,8 +302,8 @@ def _compile_text(
         path = _Path(program)
         text, filename, folder = _read_bytes(path), str(path), path.parent
 
-    if (kernels := _kernels(text, filename)) is not None:
-        return _compile_kernels(kernels, target, options)
+    if _NOT_FUNCTIONS.match(text.encode("utf-8", "replace") if isinstance(text, str) else text):
+        return _compile_kernels(_kernels(text, filename), target, options)
 
     def read() -> Module:
         from cvm.parser import parse as parse_text
@@ -335,12 +319,39 @@ def _compile_text(
     return compile_program(read(), entry, target, options)
 
 
-def _compile_kernels(
-    kernels: Plan | Formulas, target: str, options: CompileOptions
-) -> CompiledFunction:
+def _misused(of_functions: bool, entry: object) -> Error:
+    if of_functions:
+        return Error(
+            "rules, static_argnums and static_argnames are options for Python functions, "
+            "not for programs"
+        )
+    return Error(f"entry is the name of a function or a graph, got {entry!r}")
+
+
+def _processor(cpu: str | Processor) -> Processor | None:
+    from cvm.jit.host_processor import resolve
+
+    return resolve(cpu)
+
+
+def _require_exact(program: _Any, reference: Reference) -> None:
+    from .importers.exactness import require
+
+    require(program, reference)
+
+
+def _compile_kernels(kernels: object, target: str, options: CompileOptions) -> CompiledFunction:
     """Compile kernels, which run as they are, or formulas."""
+    from cvm.dialect.kernel_ir.execution_plan import Plan
+    from cvm.dialect.kernel_ir.formulas import Formulas
+
     from .terminal.read_program import compiled
 
+    if not isinstance(kernels, (Plan, Formulas)):
+        raise Error(
+            "expected a module, a program's text or path, or a Python function, got "
+            f"{type(kernels).__name__}"
+        )
     return compiled(kernels, kernels.name, target, options)
 
 

@@ -74,7 +74,7 @@ class _Values:
         return None if any(n in inner for n in walk(value)) else value
 
     def buffered(self, read: ex.Read) -> ex.Expr | None:
-        """What the one store to a private buffer has written before a read, by its place there."""
+        """The value that the one store to a private buffer has written, by the place of a read."""
         nest, tensor = self.nest, read.tensor
         stores = [s for s in nest.stores if s.tensor is tensor]
         access = next(a for a in nest.reads if a.indices is read.indices and a.tensor is tensor)

@@ -19,8 +19,8 @@ MAX_LANES = 64  # lanes of a vector loop whose number is not given; bounds compi
 
 @step
 def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
-    """Run iterations as the lanes of vectors: all of a constant number of them, or `by` at a time,
-    and what is left over one by one.
+    """Run iterations as the lanes of vectors: all of a constant number of them, or `by` at a time
+    and the rest one by one.
     """
     s = serial_loop(kernel, loop)
     if any(isinstance(t, ir.For) and t.kind != "serial" for t in ir.statements(s.body)):

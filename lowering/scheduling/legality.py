@@ -1,5 +1,5 @@
-"""Whether a change of order keeps what a kernel computes: no two accesses of one element, of which
-one is a store, change their order.
+"""Check that a change of order keeps what a kernel computes: no two accesses of one element change
+their order, if one is a store.
 
 A float accumulator is read and stored by every update, so its terms keep their order too. Updates
 of integers commute exactly; those of floats do only where a step is told to `reassociate`.

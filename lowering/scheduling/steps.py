@@ -1,4 +1,4 @@
-"""What a step of a schedule is: its name, its options, and the function that changes a kernel.
+"""Steps of a schedule: a name, options, and the function that changes a kernel.
 
     split{loop=j by=32 into=jo,ji}
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor
 from cvm.lowering.scheduling.find_loops import loops_by_name
+from cvm.lowering.scheduling.steps import STEPS
 from tiers import everything
 
 import cvm
@@ -325,3 +328,13 @@ def test_the_command_line_takes_steps(tmp_path: Any, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == by_pipeline and "%io" in by_pipeline
     assert cli.main(["opt", str(kernel), "--pipeline", "vectorize{loop=i by=0}"]) == 1
     assert "reproducer" not in capsys.readouterr().err
+
+
+def test_the_page_of_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text("utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "schedules.md", "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "distribute{loop=j}" and len(said) == 4
+    steps = re.findall(r"^\| `(\w+)\{", page, re.MULTILINE)
+    assert {*steps} == {*STEPS}

@@ -47,7 +47,7 @@ AT_ONCE = "parallel", "vector", "block", "thread"
 
 @dataclass
 class Iterations:
-    """What the iterations of a loop read and write that may run at once, and which one is
+    """The elements that iterations of a loop read and write that may run at once, and which one is
     running.
     """
 
