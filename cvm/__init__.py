@@ -277,9 +277,8 @@ def compile(
             if program is None
             else traced(program, traces)
         )
-    of_functions = rules is not None or static_argnums != () or static_argnames != ()
-    if of_functions or not isinstance(entry, str):
-        raise _misused(of_functions, entry)
+    if (rules, static_argnums, static_argnames) != (None, (), ()) or not isinstance(entry, str):
+        raise _misused(entry)
     if isinstance(program, (str, bytes, _os.PathLike)):
         return _cast("Compiled", _compile_text(program, entry, target, options))
     from cvm.dialect.ir.module import Module
@@ -319,8 +318,8 @@ def _compile_text(
     return compile_program(read(), entry, target, options)
 
 
-def _misused(of_functions: bool, entry: object) -> Error:
-    if of_functions:
+def _misused(entry: object) -> Error:
+    if isinstance(entry, str):
         return Error(
             "rules, static_argnums and static_argnames are options for Python functions, "
             "not for programs"
