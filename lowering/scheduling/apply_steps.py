@@ -15,7 +15,7 @@ from . import fuse_and_distribute, kinds, reorder, restructure, stage
 from .find_loops import loops_by_name
 from .steps import STEPS, Refused, Step
 
-CODE = "schedule"  # of diagnostics
+CODE = "kernel.schedule"  # of diagnostics
 MODULES = restructure, reorder, kinds, fuse_and_distribute, stage  # that declare the steps
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.dialect.ir.find_deferred_checks import find_deferred_checks
+from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.verify import instantiate
 from cvm.dialect.types.constant_files import MAX_DIGEST_BYTES
 from cvm.dialect.types.sizes import Size
@@ -210,6 +211,8 @@ def test_left_open_is_what_verification_leaves(path: Path) -> None:
     try:
         module = cvm.load(path)
     except cvm.Error:
+        return
+    if not isinstance(module, Module):  # kernels, whose sizes are checked as they run
         return
     for function in module.functions.values():
         sizes = [d for t in function.argument_types for d in t.array_shape if isinstance(d, Size)]
