@@ -175,7 +175,7 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
 
     if not isinstance(path, (str, _os.PathLike)):
         raise ParseError(f"expected the path of a program, got {type(path).__name__}")
-    if (kernels := _kernels(data := _read_bytes(path), str(path))) is not None:
+    if (kernels := _kernels(data := _read_bytes(_Path(path)), str(path))) is not None:
         return _cast("Module", kernels)
     return parse_text(data, str(path), _Path(path).parent, allow_outside)
 
