@@ -19,7 +19,8 @@ from .find_loops import find_array, put, serial_loop
 from .legality import check_separate
 from .steps import Refused, step
 
-MAX_STACK = 1 << 16  # bytes of an expanded buffer on the stack; larger ones are in the workspace
+# bytes of an expanded buffer on the stack, at most; bounds the stack of a thread (by hand)
+MAX_STACK = 1 << 16
 
 
 @step

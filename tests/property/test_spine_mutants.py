@@ -94,7 +94,12 @@ PROGRAMS = {
     ),
 }
 MUTANTS = [
-    Mutant("parser.actions:Tree.integer", '"-" * len(minus)', '"" * len(minus)', "three at once"),
+    Mutant(
+        "parser.actions:ProgramActions.integer",
+        '"-" * len(minus)',
+        '"" * len(minus)',
+        "three at once",
+    ),
     Mutant("parser.build_operation:build_operands", "= values[n]", "= values[-1]", "three at once"),
     Mutant("dialect.cvm.nn:Dense.element", "self.w[j, k]", "self.w[j, 0]", "dense"),
     Mutant("dialect.cvm.nn:Dense.infer", "self.w.shape[0]", "self.w.shape[1]", "dense"),
