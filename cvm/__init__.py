@@ -92,7 +92,10 @@ if TYPE_CHECKING:
 
 
 __version__ = "0.1.0"
-_NOT_FUNCTIONS = _re.compile(rb"(?:\s|//[^\n]*\n)*(?:kernel|loop|plan|formulas)\b")
+# the first word of kernels and formulas; all other texts are programs of functions
+_FIRST_WORD = r"(?:\s|//[^\n]*\n)*(?:(?P<formulas>formulas)|(?P<kernels>kernel|loop|plan))\b"
+_OF_TEXT = _re.compile("\N{ZERO WIDTH NO-BREAK SPACE}?" + _FIRST_WORD, _re.ASCII)
+_OF_BYTES = _re.compile("(?:\N{ZERO WIDTH NO-BREAK SPACE})?".encode() + _FIRST_WORD.encode())
 _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "transforms.derivatives"),
     **dict.fromkeys(("fori_loop", "scan", "while_loop"), "transforms.control_flow"),
@@ -149,19 +152,22 @@ def parse(text: str | bytes, filename: str = "<text>") -> Module:
 
     if not isinstance(text, (str, bytes)):
         raise ParseError(f"expected a program's text, got {type(text).__name__}")
-    if (kernels := _kernels(text, filename)) is not None:
-        return _cast("Module", kernels)
-    return parse_text(text, filename)
+    return _cast("Module | None", _kernels(text, filename)) or parse_text(text, filename)
+
+
+def _level_below_functions(text: str | bytes) -> str | None:
+    """The level of a text, "formulas" or "kernels"; None for programs of functions."""
+    m = _OF_TEXT.match(text) if isinstance(text, str) else _OF_BYTES.match(text)
+    return m and m.lastgroup
 
 
 def _kernels(text: str | bytes, filename: str) -> Plan | Formulas | None:
     """The verified kernels or formulas of a text, None if it is a program of functions."""
-    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    if _NOT_FUNCTIONS.match(data) is None:
+    if not _level_below_functions(text):
         return None
     from .terminal.read_program import read_level
 
-    return _cast("Plan | Formulas", read_level(filename, data))
+    return _cast("Plan | Formulas", read_level(filename, text))
 
 
 @_USER_TRACEBACK
@@ -175,9 +181,9 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
 
     if not isinstance(path, (str, _os.PathLike)):
         raise ParseError(f"expected the path of a program, got {type(path).__name__}")
-    if (kernels := _kernels(data := _read_bytes(_Path(path)), str(path))) is not None:
-        return _cast("Module", kernels)
-    return parse_text(data, str(path), _Path(path).parent, allow_outside)
+    data, name = _read_bytes(_Path(path)), str(path)
+    kernels = _cast("Module | None", _kernels(data, name))
+    return kernels or parse_text(data, name, _Path(path).parent, allow_outside)
 
 
 @_overload
@@ -259,8 +265,13 @@ def compile(
     """
     from cvm.jit.options import CompileOptions
 
-    given: dict[str, _Any] = {} if cpu is None else {"cpu": _processor(cpu)}
-    options = CompileOptions(optimize, convert=convert, like=like, sanitize=sanitize, **given)
+    options = CompileOptions(
+        optimize,
+        **({} if cpu is None else {"cpu": _processor(cpu)}),
+        convert=convert,
+        like=like,
+        sanitize=sanitize,
+    )
     if require_exact is not None:
         _require_exact(program, require_exact)
     if callable(program) or program is None:
@@ -301,7 +312,7 @@ def _compile_text(
         path = _Path(program)
         text, filename, folder = _read_bytes(path), str(path), path.parent
 
-    if _NOT_FUNCTIONS.match(text.encode("utf-8", "replace") if isinstance(text, str) else text):
+    if _level_below_functions(text):
         return _compile_kernels(_kernels(text, filename), target, options)
 
     def read() -> Module:

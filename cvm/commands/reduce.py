@@ -32,7 +32,7 @@ START = r"(?<![\w%@?])(?<!\d\.)"  # of a number: not inside of a name or of anot
 def reduce(options: Namespace) -> int:
     text = read(options.program).decode("utf-8", "replace")
     folder = Path() if options.program == "-" else Path(options.program).parent
-    read_level(options.program, text.encode())
+    read_level(options.program, text)
     with tempfile.NamedTemporaryFile("w", suffix=".cvm", prefix=".reduce-", dir=folder) as file:
         path = Path(file.name)
         if (status := _run(path, text, options)) == 0:
@@ -42,7 +42,7 @@ def reduce(options: Namespace) -> int:
 
         def interesting(candidate: str) -> bool:
             try:
-                read_level(str(path), candidate.encode())
+                read_level(str(path), candidate)
             except cvm.Error:
                 return False
             tried.append(_run(path, candidate, options))
@@ -92,7 +92,7 @@ def _modules(text: str, name: str) -> Iterator[str]:
     """Programs with a function less, a result less, an operation less, whose results become
     arguments, or an argument less.
     """
-    if not isinstance(program := read_level(name, text.encode()), Module):
+    if not isinstance(program := read_level(name, text), Module):
         return
     for key in program.functions:
         if len(program.functions) > 1:

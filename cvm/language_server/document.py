@@ -37,7 +37,7 @@ class Document:
         self.source = Source(filename, text)
         self.module, self.mistakes = Module({}), list[Diagnostic]()
         try:
-            if (reader := reader_of(text.encode())) is None:
+            if (reader := reader_of(text)) is None:
                 self.module, self.mistakes = check(text, filename, folder)
             else:
                 reader(text, filename)  # a text of formulas or kernels has no functions

@@ -30,7 +30,7 @@ def shown(name: str) -> str:
     return STDIN if name == "-" else name
 
 
-def load(name: str, data: bytes | None = None) -> Module:
+def load(name: str, data: str | bytes | None = None) -> Module:
     """The verified program of a file, of a model, or of standard input; `data` is its content, if
     it has been read already.
     """

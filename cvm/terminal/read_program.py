@@ -2,8 +2,7 @@
 shown in the same way.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,9 +12,9 @@ from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.warn_unused_values import unused_values
-from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.execution_plan import Loop, Plan
 from cvm.dialect.kernel_ir.formulas import Formulas
-from cvm.dialect.kernel_ir.loops import Kernel, Statement
+from cvm.dialect.kernel_ir.loops import Statement
 from cvm.dialect.support.diagnostics import Note, Span
 from cvm.dialect.support.suggest import did_you_mean
 from cvm.dialect.types.sizes import Size
@@ -30,23 +29,23 @@ from cvm.terminal.usage import Usage
 Level: TypeAlias = Module | Formulas | Plan
 
 
-def read_level(name: str, data: bytes | None = None) -> Level:
+def read_level(name: str, data: str | bytes | None = None) -> Level:
     """The verified program of a file, or of standard input; `data` is its content, if it has been
     read already.
     """
     data = read(name) if data is None else data
     if (reader := reader_of(data)) is None:
         return load(name, data)
-    return reader(data.decode("utf-8", "replace"), shown(name))
+    text = data.decode("utf-8-sig", "replace") if isinstance(data, bytes) else data
+    return reader(text, shown(name))
 
 
-def reader_of(data: bytes) -> Callable[[str, str], Formulas | Plan] | None:
+def reader_of(data: str | bytes) -> Callable[[str, str], Formulas | Plan] | None:
     """The reader of a text of formulas or kernels, by its first word after comments; None for a
     program of functions.
     """
-    head = re.match(rb"(?:\s|//[^\n]*\n)*(\w+)", data)
-    readers = dict.fromkeys((b"kernel", b"loop", b"plan"), read_kernels)
-    return {b"formulas": read_formulas, **readers}.get(head[1] if head else b"")
+    level = cvm._level_below_functions(data)
+    return {"formulas": read_formulas, "kernels": read_kernels}[level] if level else None
 
 
 def warnings_of(program: Level) -> list[cvm.Diagnostic]:
@@ -72,18 +71,20 @@ def read_formulas(text: str, filename: str) -> Formulas:
     from cvm.parser.formulas import parse_formulas
 
     formulas = parse_formulas(text, filename)
-    _check(run_passes([build_loops], formulas, Context()).all_kernels, {})
+    _check(run_passes([build_loops], formulas, Context()), {})
     return formulas
 
 
-def _check(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> None:
+def _check(plan: Plan, places: Mapping[Statement, Span]) -> None:
     """Raise VerifyError with the mistake of each kernel that is not legal."""
     from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 
     mistakes = []
-    for kernel in kernels:
+    for kernel, home in (
+        (k, p.home) for p in plan.plans for k in p.kernels if not isinstance(k, Loop)
+    ):
         try:
-            check_kernel(kernel, strict=True)
+            check_kernel(kernel, strict=True, home=home)
         except LoweringError as e:
             place = places.get(e.statement, kernel.span) if e.statement else kernel.span
             notes = (
@@ -102,7 +103,7 @@ def read_kernels(text: str, filename: str) -> Plan:
     from cvm.parser.kernels import read_kernels as parse
 
     plan, places = parse(text, filename)
-    _check(plan.all_kernels, places)
+    _check(plan, places)
     if missing := [
         cvm.Diagnostic(
             u.message,

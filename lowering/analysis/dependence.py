@@ -9,6 +9,7 @@ exactly.
 from ...dialect.kernel_ir import expressions as ex, loops as ir
 from ...dialect.kernel_ir.affine import affine, key
 from ...dialect.kernel_ir.traverse import walk
+from ...dialect.types.sizes import same_size
 from .accesses import allocated
 from .instances import Access, Instance, Nest, apart
 from .value_by_place import value_by_place
@@ -26,8 +27,14 @@ def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
     seen: set[object] = set()
     for n, store in enumerate(stores):
         for other in (*reads, *stores[n:]):
-            if other.tensor is not store.tensor or len(other.indices) != len(store.indices):
+            if nest.home.get(other.tensor, other.tensor) is not nest.home.get(
+                store.tensor, store.tensor
+            ):
                 continue
+            if not all(map(same_size, store.tensor.shape, other.tensor.shape)) or (
+                store.tensor.rank != other.tensor.rank
+            ):
+                return store, other  # views of one array whose subscripts do not compare
             pair = _form(store), _form(other)
             if pair in seen or (store.writes and other is store and _is_uniform(store, loop)):
                 continue

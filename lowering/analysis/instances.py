@@ -42,11 +42,12 @@ class Access:
 @dataclass
 class Nest:
     """The accesses of a block. `depth` is the number of loops around the allocation of a buffer, or
-    around a `Let`.
+    around a `Let`; `home` has the array that a view is of.
     """
 
     block: ir.Block
     condition: ex.Expr | None = None
+    home: Mapping[ex.Tensor, ex.Tensor] = field(default_factory=dict[ex.Tensor, ex.Tensor])
     reads: list[Access] = field(default_factory=list[Access])
     stores: list[Access] = field(default_factory=list[Access])
     values: dict[ex.Expr, ex.Expr] = field(default_factory=dict[ex.Expr, ex.Expr])

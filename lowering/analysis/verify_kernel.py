@@ -9,6 +9,7 @@ bounds by linear reasoning. An access that depends on data, or on sizes that are
 program is called, may stay unproved: `check_kernel` returns these and raises for any other.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace as copy
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
@@ -67,15 +68,17 @@ class Scope:
     )  # buffers private to an iteration of the vector or parallel loop
 
 
-def check_kernel(kernel: ir.Kernel, strict: bool = False) -> list[str]:
+def check_kernel(
+    kernel: ir.Kernel, strict: bool = False, home: Mapping[ex.Tensor, ex.Tensor] | None = None
+) -> list[str]:
     """The accesses left unproved because they depend on data; raises LoweringError if the kernel is
     not legal.
 
     In kernels that are not cvm's own, `strict`, every loop that is not serial is proved to carry no
     dependence; of others, those whose subscripts are linear, and which do more than store to one
-    element in several iterations.
+    element in several iterations. `home` has the arrays that parameters are views of.
     """
-    checker = _Checker(kernel, strict)
+    checker = _Checker(kernel, strict, home or {})
     scope = Scope(tensors=frozenset(kernel.parameters))
     if kernel.condition is not None:
         checker.expression(kernel.condition, scope)
@@ -86,12 +89,14 @@ def check_kernel(kernel: ir.Kernel, strict: bool = False) -> list[str]:
 
 
 class _Checker:
-    def __init__(self, kernel: ir.Kernel, strict: bool) -> None:
+    def __init__(
+        self, kernel: ir.Kernel, strict: bool, home: Mapping[ex.Tensor, ex.Tensor]
+    ) -> None:
         self.kernel, self.strict = kernel, strict
         self.results = set(kernel.outputs)
         self.unproved: set[str] = set()
         self.stack = 0  # bytes
-        self.nest = Nest(kernel.body, kernel.condition)
+        self.nest = Nest(kernel.body, kernel.condition, home)
         self.at: ir.Statement | None = None
 
     def hold(self, condition: bool, message: str) -> None:
@@ -184,7 +189,7 @@ class _Checker:
         )
         self.range(s, scope)
         inside = copy(scope, indices=scope.indices | {s.index}, jumps=s.kind == "serial")
-        scope = self.given(inside, _bounds(s), s.index)
+        scope = self.given(inside, bounds_of(s), s.index)
         if s.kind == "unrolled":
             constant = isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const)
             self.hold(constant, "an unrolled loop with unknown bounds")
@@ -208,7 +213,7 @@ class _Checker:
         """Check that a loop that runs at all begins at 0 or above, and ends within the index's
         extent.
         """
-        runs = (*scope.facts, *(f - affine(s.index) + affine(s.start) for f in _bounds(s)[1:]))
+        runs = (*scope.facts, *(f - affine(s.index) + affine(s.start) for f in bounds_of(s)[1:]))
         ends = ex.flat_operands("min", s.end)
         extent = affine(ex.as_index(s.index.extent))
         for goals, what in (
@@ -319,7 +324,8 @@ def _open(goal: Affine, scope: Scope) -> bool:
     return partner or any(isinstance(n, (ex.Read, ex.Var, ex.Extent)) for n in mine | reached)
 
 
-def _bounds(s: ir.For) -> list[Affine]:
+def bounds_of(s: ir.For) -> list[Affine]:
+    """The facts that hold of a loop's index in its body, each a form that is not negative."""
     index = affine(s.index)
     lower = [index - affine(e) for e in ex.flat_operands("max", s.start)]
     return [index, *lower, *((affine(e) - index).plus(-1) for e in ex.flat_operands("min", s.end))]

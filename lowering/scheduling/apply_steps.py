@@ -1,13 +1,15 @@
 """Apply steps to a kernel, each verified: a step that is refused leaves the kernel as it was."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as plan_replace
 from typing import Any
 
 from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.expressions import Tensor
 from ...dialect.kernel_ir.kernel_printer import statement_text
 from ...dialect.kernel_ir.loops import Kernel, Statement, replace
 from ...dialect.support.diagnostics import Diagnostic, VerifyError
+from ..analysis.accesses import every_access, stores
 from ..analysis.verify_kernel import LoweringError, check_kernel
 from ..analysis.written import unwritten
 from ..passes import Pass
@@ -52,12 +54,27 @@ def apply_to_plan(plan: Plan, step: Step, name: str | None = None) -> Plan:
     if len(fitting) != 1:
         listed = ", ".join(f"@{k.name}" for k in fitting) or "none"
         raise Refused(f"{step}: expected one kernel that has the loops, got {listed}")
+    check_one_name(fitting[0], plan.home)
     made = apply_step(fitting[0], step)
     kernels = tuple(made if k is fitting[0] else k for k in plan.kernels)
     result = plan_replace(plan, kernels=kernels)
     if lacking := next((u for u in unwritten(result) if u.sure), None):
         raise Refused(f"{step.name}: {lacking.message}")
     return result
+
+
+def check_one_name(kernel: Kernel, home: Mapping[Tensor, Tensor]) -> None:
+    """Raise Refused if a kernel stores to an array that it accesses by another name, too:
+    dependences are those of names.
+    """
+    names: dict[Tensor, set[Tensor]] = {}
+    for t, _ in every_access(kernel.body):
+        names.setdefault(home.get(t, t), set()).add(t)
+    for store in stores(kernel.body):
+        others = names[home.get(store.tensor, store.tensor)] - {store.tensor}
+        if others:
+            listed = ", ".join(sorted(f"%{t.name}" for t in others))
+            raise Refused(f"%{store.tensor.name} and {listed} are one array, so nothing may move")
 
 
 def step_pass(step: Step) -> Pass[..., Any]:

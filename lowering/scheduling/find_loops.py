@@ -4,10 +4,10 @@ A loop's name is that of its index. Loops of one name are `i#0`, `i#1`, in the o
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.affine import Affine, affine
-from ...dialect.kernel_ir.expressions import Tensor, flat_operands
+from ...dialect.kernel_ir.expressions import Tensor
 from ...dialect.support.suggest import did_you_mean
 from ..analysis.accesses import every_access
 from .steps import Refused
@@ -32,7 +32,8 @@ def find_loop(kernel: ir.Kernel, name: str) -> ir.For:
         if f"{name}#0" in loops:
             several = [n for n in loops if n.rpartition("#")[0] == name]
             raise Refused(f"{name} is the name of {len(several)} loops: {', '.join(several)}")
-        raise Refused(f"there is no loop {name}{did_you_mean(name, loops)}: {_listed(loops)}")
+        listed = f"the kernel has {', '.join(loops)}" if loops else "the kernel has no loops"
+        raise Refused(f"there is no loop {name}{did_you_mean(name, loops)}: {listed}")
     return loops[name]
 
 
@@ -44,10 +45,6 @@ def serial_loop(kernel: ir.Kernel, name: str) -> ir.For:
     if ir.may_jump(loop.body):
         raise Refused(f"the loop {name} has a jump, or a loop whose end no bounds tell")
     return loop
-
-
-def _listed(loops: Sequence[str] | dict[str, ir.For]) -> str:
-    return f"the kernel has {', '.join(loops)}" if loops else "the kernel has no loops"
 
 
 def find_array(kernel: ir.Kernel, name: str) -> Tensor:
@@ -68,44 +65,26 @@ def chain(kernel: ir.Kernel, names: Sequence[str]) -> list[ir.For]:
     """The loops of these names from the outermost in; each is alone in the one around it."""
     if len({*names}) < len(names):
         raise Refused(f"a loop is named twice: {', '.join(names)}")
-    wanted = {id(find_loop(kernel, n)): n for n in names}
-    loops = [s for s in ir.statements(kernel.body) if id(s) in wanted]
-    band: list[ir.For] = []
-    inner = loops[0]
-    while True:
-        assert isinstance(inner, ir.For)
-        band.append(inner)
-        if len(band) == len(loops):
-            break
-        name = wanted[id(inner)]
-        match inner.body:
-            case (ir.For() as only,) if id(only) in wanted:
-                inner = only
+    wanted = {find_loop(kernel, name): name for name in names}
+    loops = [s for s in ir.statements(kernel.body) if isinstance(s, ir.For) and s in wanted]
+    for outer, inner in pairwise(loops):
+        match outer.body:
+            case (only,) if only is inner:
+                pass
             case (ir.For() as only,):
                 raise Refused(
-                    f"the loop {only.index.name} stands between {name} and the others: name it too"
+                    f"the loop {only.index.name} stands between {wanted[outer]} and the others: "
+                    "name it too"
                 )
             case _:
                 raise Refused(
-                    f"the loop {name} has {len(inner.body)} statements: "
-                    f"distribute{{loop={name}}} gives each a loop of its own"
+                    f"the loop {wanted[outer]} has {len(outer.body)} statements: "
+                    f"distribute{{loop={wanted[outer]}}} gives each a loop of its own"
                 )
-    return band
-
-
-def loop_named(kernel: ir.Kernel, loop: ir.For) -> str:
-    """The name of a loop."""
-    return next(name for name, s in loops_by_name(kernel).items() if s is loop)
+    return loops
 
 
 def loops_around(kernel: ir.Kernel, loop: ir.For) -> list[ir.For]:
     """The loops around a loop, and itself, the outermost first."""
     around = [s for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
     return [s for s in around if s is loop or loop in ir.statements(s.body)]
-
-
-def bounds_of(s: ir.For) -> list[Affine]:
-    """The facts that hold of a loop's index in its body, each a form that is not negative."""
-    index = affine(s.index)
-    lower = [index - affine(e) for e in flat_operands("max", s.start)]
-    return [*lower, *((affine(e) - index).plus(-1) for e in flat_operands("min", s.end))]

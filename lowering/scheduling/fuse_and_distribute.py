@@ -102,22 +102,14 @@ def expand(kernel: ir.Kernel, array: str, loop: str) -> ir.Kernel:
     if not isinstance(size := made.bytes, int) or size > MAX_STACK:
         made = Tensor(tensor.name, shape, tensor.element, "heap")
 
-    def change(t: ir.Statement) -> ir.Block | None:
-        return () if isinstance(t, ir.Alloc) and t.tensor is tensor else None
-
     def move(t: Tensor, at: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]] | None:
         return (made, (s.index, *at)) if t is tensor else None
 
-    body = ir.redirect(ir.rewrite_block(s.body, change), move)
-    kernel = put(kernel, s, (ir.Alloc(made), ir.replace(s, body=body)))
-    outside = [t for t, _ in every_access(kernel.body) if t is tensor]
-    if outside:  # what it was before the loop, which no iteration reads
-        dead = ir.rewrite_block(
-            kernel.body,
-            lambda t: () if isinstance(t, ir.Store) and t.tensor is tensor else None,
-        )
-        kernel = kernel.with_body(dead)
-    return kernel.with_body(ir.rewrite_block(kernel.body, change))
+    def without_old(t: ir.Statement) -> ir.Block | None:
+        return () if isinstance(t, (ir.Alloc, ir.Store)) and t.tensor is tensor else None
+
+    kernel = put(kernel, s, (ir.Alloc(made), ir.replace(s, body=ir.redirect(s.body, move))))
+    return kernel.with_body(ir.rewrite_block(kernel.body, without_old))
 
 
 def _private(kernel: ir.Kernel, s: ir.For, tensor: Tensor) -> bool:

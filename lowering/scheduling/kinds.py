@@ -11,7 +11,7 @@ from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.expressions import ZERO
 from ..analysis.accesses import allocated
 from .find_loops import put, serial_loop
-from .restructure import split_loop
+from .restructure import part_of, whole_parts
 from .steps import Refused, step
 
 MAX_LANES = 64  # lanes of a vector loop whose number is not given; bounds compile time
@@ -33,9 +33,9 @@ def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
         raise Refused(f"vectorize: a vector has at least 2 lanes, got {lanes}")
     if not s.length.divisor % lanes:
         return put(kernel, s, (ir.replace(s, kind="vector", width=lanes),))
-    *_, rest = split_loop(s, lanes, ("", ""), "peel")
-    vectors = ir.replace(s, stop=rest.start, kind="vector", width=lanes)
-    return put(kernel, s, (vectors, rest))
+    cut = s.start + whole_parts(s, lanes) * lanes
+    vectors = ir.replace(s, stop=cut, kind="vector", width=lanes)
+    return put(kernel, s, (vectors, part_of(s, cut, s.end)))
 
 
 @step

@@ -64,16 +64,21 @@ def split_loop(s: ir.For, by: int, names: tuple[str, str], tail: str) -> tuple[i
     outer, inner = Index(names[0], (s.index.extent + by - 1) // by), Index(names[1], by)
     body = ir.substitute_block(s.body, {s.index: s.start + outer * by + inner})
     exact = whole or tail == "peel"
-    parts = _at_least(ZERO, s.length) // by if exact else (count + (by - 1)) // by
+    parts = whole_parts(s, by) if exact else (count + (by - 1)) // by
     left = None if exact else minimum(by, count - outer * by)
     stop = None if s.is_whole and tail != "peel" else parts
     tiles = ir.For(outer, (ir.For(inner, body, stop=left),), stop=stop)
     if whole or tail == "guard":
         return (tiles,)
-    return tiles, _part(s, s.start + parts * by, s.end)
+    return tiles, part_of(s, s.start + parts * by, s.end)
 
 
-def _part(s: ir.For, start: Expr, stop: Expr) -> ir.For:
+def whole_parts(s: ir.For, by: int) -> Expr:
+    """The number of parts of `by` iterations."""
+    return _at_least(ZERO, s.length) // by
+
+
+def part_of(s: ir.For, start: Expr, stop: Expr) -> ir.For:
     """A copy of a loop over some of its iterations, with an index, variables and buffers of its
     own.
     """
@@ -99,7 +104,7 @@ def peel(
         cut = maximum(s.start, s.end - last)
     else:
         return _full_tiles(kernel, s, loop)
-    return put(kernel, s, (ir.replace(s, stop=cut), _part(s, cut, s.end)))
+    return put(kernel, s, (ir.replace(s, stop=cut), part_of(s, cut, s.end)))
 
 
 def _full_tiles(kernel: ir.Kernel, s: ir.For, loop: str) -> ir.Kernel:
@@ -115,7 +120,7 @@ def _full_tiles(kernel: ir.Kernel, s: ir.For, loop: str) -> ir.Kernel:
                 if not depends(total.expression(), _bound_inside(s)):
                     cut = _at_least(s.start, affine(total.expression() // by))
                     main = ir.replace(s, stop=cut, body=_with_ends(s.body, inner.end, by))
-                    return put(kernel, s, (main, _part(s, cut, s.end)))
+                    return put(kernel, s, (main, part_of(s, cut, s.end)))
     raise Refused(
         f"peel: no loop inside {loop} ends earlier in the last of its iterations: "
         "say how many, by first or last"

@@ -22,7 +22,8 @@ from ...dialect.kernel_ir.expressions import (
 from ...dialect.kernel_ir.traverse import walk
 from ..analysis.accesses import allocated, depends, every_access, stores
 from ..analysis.prove import prove
-from .find_loops import bounds_of, find_array, find_loop, loops_around, put
+from ..analysis.verify_kernel import bounds_of
+from .find_loops import find_array, find_loop, loops_around, put
 from .steps import Refused, step
 
 MAX_BYTES = 1 << 20  # of a tile; bounds a thread's stack

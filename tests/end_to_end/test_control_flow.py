@@ -138,7 +138,7 @@ loop @f(%k: tensor<i64>) -> (%n: tensor<i64>, %y: tensor<4xi64>) steps 3 carry 2
 
 
 def test_text_of_a_loop_that_updates_in_place() -> None:
-    f = compiled(read_level("text", UPDATED.encode()), "kernels", "cpu")
+    f = compiled(read_level("text", UPDATED), "kernels", "cpu")
     given = {"x": np.arange(4), "k": np.int64(1)}
     found = dict(
         zip(
@@ -159,4 +159,4 @@ def test_text_of_a_loop_that_updates_in_place() -> None:
         (collected, "%a is both an argument and a result of the body"),
     ):
         with pytest.raises(cvm.ParseError, match=re.escape(message)):
-            read_level("text", text.encode())
+            read_level("text", text)

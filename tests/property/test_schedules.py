@@ -240,6 +240,13 @@ def test_a_skewed_dependence_forbids_an_interchange() -> None:
         cvm.schedule(text).reorder("j#1", "i#1")
 
 
+def test_a_second_name_of_an_array_forbids_steps() -> None:
+    text = """kernel @shifted(%x: tensor<?N x i32>) -> (%y: tensor<?N x i32> view of %x) {
+      for %i in 1..?N { %y[%i] = %x[%i - 1] + 1 } }"""
+    with pytest.raises(cvm.VerifyError, match="%y and %x are one array, so nothing may move"):
+        cvm.schedule(text).peel("i", first=1)
+
+
 def test_a_fusion_that_reads_ahead_is_refused() -> None:
     text = """kernel @ahead(%a: tensor<?N x i32>) -> (%c: tensor<?N x i32>, %d: tensor<?N x i32> zero) {
       for %i of ?N in 0..?N - 1 { %c[%i] = %a[%i] }

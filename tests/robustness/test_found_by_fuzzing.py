@@ -40,7 +40,7 @@ def test_sizes_of_kernels_that_differ_in_one_part_are_told_apart() -> None:
         "kernel @k(%a: tensor<?P x f32>) -> (%y: tensor<[max(?P, ?Q)] x f32>) {\n"
         "  for %i in 0..[max(?R, ?Q)] {\n    %y[%i] = %a[0]\n  }\n}\n"
     )
-    assert "[max(?R, ?Q)]" in str(read_level("fuzz.cvm", kernel.encode()).kernels[0])
+    assert "[max(?R, ?Q)]" in str(read_level("fuzz.cvm", kernel).kernels[0])
 
 
 @pytest.mark.parametrize("target", HERE)
