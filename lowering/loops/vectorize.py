@@ -231,7 +231,8 @@ def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
     """
 
     def vectors(width: int, middle: Expr, short: ir.Block) -> ir.Block:
-        if (index_bounds(count)[1] or width) < width:
+        known = [n for n in (index_bounds(count)[1], s.index.extent) if isinstance(n, int)]
+        if min(known, default=width) < width:
             return short
         first = ir.replace(s, stop=middle, kind="vector", width=width)
         last = ir.replace(s, start=s.end - width, stop=s.end, kind="vector", width=width)

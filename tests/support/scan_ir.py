@@ -370,10 +370,39 @@ class _Scan:
 
 def after_passes(text: str) -> list[str]:
     """Poison and undefined values that LLVM finds in a module, such as reads of what nothing has
-    written.
+    written; in blocks that nothing jumps to it may leave any.
     """
     wrong = re.compile(
         r"\bundef\b|store [^,]*\bpoison\b|ptr poison|\bbr i1 poison|\bret \S+ "
         r"poison|\bunreachable\b"
     )
-    return [line.strip() for line in text.splitlines() if wrong.search(line)]
+    return [line.strip() for line in _reached(text) if wrong.search(line)]
+
+
+def _reached(text: str) -> Iterator[str]:
+    """The lines of a module without blocks that are jumped to under a constant condition only."""
+    for part in re.split(r"^(?=define )", text, flags=re.MULTILINE):
+        blocks: dict[str, list[str]] = {"": []}
+        for line in part.splitlines():
+            if label := re.match(r"([-\w.$]+):", line):
+                blocks[label[1]] = []
+            blocks[[*blocks][-1]].append(line)
+        labels = [*blocks]
+        reached, left = {""}, ["", *labels[1:2]]  # the second is the entry of a function
+        while left:
+            name = left.pop()
+            reached.add(name)
+            jumps = (line for line in blocks[name] if "label %" in line)
+            for target in re.findall(r"label %([-\w.$]+)", " ".join(map(_taken, jumps))):
+                if target not in reached:
+                    left.append(target)
+        yield from (line for name in labels if name in reached for line in blocks[name])
+
+
+def _taken(jump: str) -> str:
+    """A jump without the label that its constant condition rules out."""
+    return re.sub(
+        r"br i1 (true|false), (label %[-\w.$]+), (label %[-\w.$]+)",
+        lambda m: m[2] if m[1] == "true" else m[3],
+        jump,
+    )

@@ -173,3 +173,5 @@ entry:
 """
     assert [v.partition(" = ")[0] for v in violations(text)] == ["@k: %v2"]
     assert after_passes("  store i32 undef, ptr %p\n") and not after_passes("  ret i32 0\n")
+    dead = "define void @k() {\nentry:\n  br i1 false, label %a, label %b\na:\n  br i1 poison, label %a, label %b\nb:\n  ret void\n}\n"
+    assert not after_passes(dead) and after_passes(dead.replace("i1 false", "i1 %c"))
