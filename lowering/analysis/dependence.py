@@ -27,13 +27,14 @@ def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
     seen: set[object] = set()
     for n, store in enumerate(stores):
         for other in (*reads, *stores[n:]):
-            if nest.home.get(other.tensor, other.tensor) is not nest.home.get(
-                store.tensor, store.tensor
-            ):
+            mine, its = store.tensor, other.tensor
+            if nest.home.get(mine, mine) is not nest.home.get(its, its):
                 continue
-            if not all(map(same_size, store.tensor.shape, other.tensor.shape)) or (
-                store.tensor.rank != other.tensor.rank
+            if len(store.indices) != len(other.indices) or not all(
+                map(same_size, mine.shape, its.shape)
             ):
+                if mine is its:
+                    continue  # an access with too few indices, which is reported as such
                 return store, other  # views of one array whose subscripts do not compare
             pair = _form(store), _form(other)
             if pair in seen or (store.writes and other is store and _is_uniform(store, loop)):
