@@ -20,8 +20,8 @@ from cvm.importers.onnx.rules import LATEST, REFUSED, RULES  # noqa: E402
 
 HEAD = """# ONNX operators
 
-`cvm.from_onnx(model)` and `cvm import MODEL.onnx` take the operators of ONNX's default domain as this table says; it is written by
-`docs/onnx_operators.py` from the importer's table of rules ({package} {version}, opset {opset}).
+`cvm.from_onnx(model)` and `cvm import MODEL.onnx` take the operators of ONNX's default domain, and of `ai.onnx.ml` (scikit-learn,
+LightGBM and XGBoost models), as this table says; it is written by `docs/onnx_operators.py` from the importer's table of rules ({package} {version}, opset {opset}).
 
 - *Imported*: a rule makes operations of the language. Inputs that have to be constants, of the model or given as `constants`,
   are named. Nodes whose inputs are all constants are computed while importing.
@@ -29,7 +29,9 @@ HEAD = """# ONNX operators
 - *Refused*: with the reason. A model that is refused names all such nodes at once.
 
 Elements are `bool`, signed and unsigned integers of 8 to 64 bits, `float16`, `bfloat16`, `float`, `double` and complex
-numbers. The 8-bit floats, integers of less than 8 bits, strings, sequences and optional values are refused by name.
+numbers. The 8-bit floats, integers of less than 8 bits, sequences and optional values are refused by name, and so are strings,
+except for class labels: where a model's result is a string, the program's is its i64 index, and `module.labels` has the strings
+by the name of the model's output. A ZipMap gives the array of scores, with a column for each class.
 
 The last columns say how results compare with onnxruntime's, of integers and of floats ([exactness.md](exactness.md)).
 
@@ -38,9 +40,17 @@ The last columns say how results compare with onnxruntime's, of integers and of 
 """
 
 
+ML = "ai.onnx.ml"
+
+
+def full_name(schema: Any) -> str:
+    """The operator's name in the table of rules."""
+    return f"{schema.domain}.{schema.name}" if schema.domain else schema.name
+
+
 def about(schema: Any) -> tuple[str, str]:
     """The support of an operator, with a remark."""
-    rules = sorted(RULES.get(schema.name, ()), key=lambda r: r.since)
+    rules = sorted(RULES.get(full_name(schema), ()), key=lambda r: r.since)
     if rules:
         notes: list[str] = []
         for r in rules:
@@ -75,12 +85,13 @@ def exact(name: str, kind: str) -> str:
 def page() -> str:
     latest: dict[str, Any] = {}
     for s in onnx.defs.get_all_schemas_with_history():
-        if not s.domain and (
-            s.name not in latest or latest[s.name].since_version < s.since_version
+        name = full_name(s)
+        if s.domain in ("", ML) and (
+            name not in latest or latest[name].since_version < s.since_version
         ):
-            latest[s.name] = s
+            latest[name] = s
     rows = [
-        f"| {name} | {' | '.join(about(s))} | {exact(name, about(s)[0])} |\n"
+        f"| {name} | {' | '.join(about(s))} | {exact(s.name, about(s)[0])} |\n"
         for name, s in sorted(latest.items())
     ]
     own = sorted(n for n in RULES if n.startswith("com.microsoft."))

@@ -86,13 +86,16 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Imported(Module):
-    """The program of a model, with the implementation that it equals, its operators, and the state
-    that its calls begin with.
+    """The program of a model, with the implementation that it equals, its operators, the state
+    that its calls begin with, and the labels whose indices are results.
     """
 
     reference: str = ""
     operators: Sequence[ImportedOperator] = ()
     state: Mapping[str, np.ndarray] = field(default_factory=dict)  # by the name of the argument
+    labels: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # by the name of the model's output
 
     def verdicts(self) -> list[Verdict]:
         """The verdict on each operator, its condition decided by the ranges of integers where it

@@ -4,6 +4,7 @@ executed.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import accumulate, count
 from os import PathLike
@@ -26,13 +27,12 @@ from .importer import Importer, read_initializers
 from .qdq import fuse_qdq
 from .reading import read_model
 
-RULES = (
-    "control_flow_and_recurrence elementwise gather_scatter_topk matmul_conv_pool microsoft "
-    "movement quantized"
-)
-for (
-    _module
-) in f"{RULES} reductions_and_normalization resize sequences signal".split():  # they fill the table
+# the modules that fill the table of rules
+RULES = """
+control_flow_and_recurrence elementwise gather_scatter_topk linear_models matmul_conv_pool microsoft
+movement preprocessing quantized reductions_and_normalization resize sequences signal
+"""
+for _module in RULES.split():
     import_module(f".{_module}", __name__)
 
 Sizes = Mapping[str, "int | Sequence[int | str]"]
@@ -51,7 +51,8 @@ def from_onnx(
     of inputs, by the name of a dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224,
     224]}`); `constants` gives inputs that become constants of the program. Raises ParseError, which
     names every node that cannot be imported. The model is not executed; its data is read from its
-    own folder only.
+    own folder only. Labels that are strings become their i64 indices; the strings are in the
+    module's `labels`, by the name of the model's output.
     """
     return imported(model, sizes or {}, constants or {})[0]
 
@@ -90,7 +91,13 @@ def imported(
             value = to.node(value).cast(element_of(v.type.tensor_type.elem_type))
         results.append(to.result(filename, v.name, value))
         to.names.setdefault(results[-1], v.name)
-    return to.imported(filename, results, "onnxruntime")
+    labels = {
+        v.name: to.labels[value]
+        for v, value in zip(proto.graph.output, results, strict=True)
+        if value in to.labels
+    }
+    module, renamed = to.imported(filename, results, "onnxruntime")
+    return replace(module, labels=labels), renamed
 
 
 def listed(nodes: Sequence[Any], filename: str) -> list[Span]:

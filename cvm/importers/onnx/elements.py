@@ -25,6 +25,7 @@ CODES = {
     "COMPLEX128": "complex<f64>",
 }
 I64 = ELEMENT_TYPES["i64"]
+STRING = 8  # TensorProto.STRING
 
 
 def element_of(code: int) -> ElementType:
@@ -47,7 +48,10 @@ def code_of(element: ElementType) -> int:
 
 
 def to_array(tensor: Any) -> np.ndarray:
-    """A tensor of a model, its elements of a type that the language has."""
+    """A tensor of a model, its elements of a type that the language has, or strings."""
     import onnx
 
+    if tensor.data_type == STRING:
+        texts = [s.decode("utf-8", "replace") for s in tensor.string_data]
+        return np.array(texts, np.str_).reshape(tuple(tensor.dims))
     return np.asarray(onnx.numpy_helper.to_array(tensor), element_of(tensor.data_type).dtype)

@@ -26,7 +26,7 @@ from cvm.importers.graph.elementwise import (
 )
 from cvm.importers.graph.rules import Array, Known, Unsupported, aligned
 
-from .elements import element_of
+from .elements import STRING, element_of
 from .exactness import NOT_NAN
 from .importer import At
 from .rules import rule
@@ -245,7 +245,13 @@ def clip(at: At, x: Node, low: Node | None = None, high: Node | None = None) -> 
 # Types and identities
 
 
-rule("Cast", symbolic=lambda at, x: x)(lambda at, x: converted(at, x, element_of(at["to"])))
+@rule("Cast", symbolic=lambda at, x: x)
+def cast(at: At, x: Node) -> Known:
+    if at.labels_of(x) is not None and at["to"] != STRING:
+        raise Unsupported("strings as numbers")
+    return x if at.labels_of(x) is not None else converted(at, x, element_of(at["to"]))
+
+
 rule("CastLike", symbolic=lambda at, x, like: x)(lambda at, x, like: converted(at, x, like.element))
 rule("Identity", symbolic=lambda at, x: x)(lambda at, known: known)
 

@@ -19,6 +19,7 @@ DequantizeLinear Div Dropout Equal Expand EyeLike Flatten Floor Gather GatherEle
 Greater GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual MaxUnpool Mul Neg NonZero OneHot Pad
 Range Reshape ReverseSequence Round ScatterElements ScatterND Shape Sign Size Slice SpaceToDepth
 Split Sqrt Squeeze Sub ThresholdedRelu Tile Transpose Trilu Unsqueeze Where
+ArrayFeatureExtractor Binarizer FeatureVectorizer Imputer LabelEncoder OneHotEncoder Scaler ZipMap
 """
 EXACT_ON_FLOATS = frozenset(_ON_FLOATS.split())
 NOT_NAN = Exactness("no element is NaN")

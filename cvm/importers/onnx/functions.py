@@ -28,7 +28,9 @@ def function_body(
     if own is not None:
         return with_attributes(own, node, schema), {o.domain: o.version for o in own.opset_import}
     if schema is None or node.domain not in ("", "ai.onnx"):
-        raise Because("it is not an operator of ONNX" if schema is None else "it has no rule")
+        is_known = schema is not None
+        reason = REFUSED.get(node.op_type, "it has no rule")
+        raise Because(reason if is_known else "it is not an operator of ONNX")
     body = onnx.FunctionProto()
     if versions := schema.function_opset_versions:
         version = closest(versions, opset)

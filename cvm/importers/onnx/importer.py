@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
+from cvm.dialect.ir.function import Value
 from cvm.dialect.types.sizes import Undecided
 from cvm.importers.exactness import Exactness
 from cvm.importers.graph import importer as graph
@@ -25,6 +26,10 @@ from .exactness import of_operator
 from .functions import function_body
 from .rules import find_rule
 
+# operators that keep strings as they are
+MOVING = frozenset(("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
+TAKES_LABELS = MOVING | {"ai.onnx.ml.LabelEncoder"}
+
 
 @dataclass
 class Importer(graph.Importer):
@@ -35,6 +40,9 @@ class Importer(graph.Importer):
     functions: Mapping[tuple[str, str], Any] = field(
         default_factory=dict
     )  # those that the model defines
+    labels: dict[Value, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # the strings that these values are indices of
 
     def graph(self, nodes: Sequence[Any], values: Values, opsets: Mapping[str, int]) -> None:
         """Imports nodes in their order; their outputs become values."""
@@ -160,8 +168,17 @@ class At(graph.At):
                 return name
         return ""
 
+    def labels_of(self, x: Any) -> tuple[str, ...] | None:
+        """The strings whose indices a value holds, if it does."""
+        return self.importer.labels.get(x.value) if isinstance(x, Node) else None
+
     def call(self, rule: Rule, inputs: Sequence[Any]) -> Made:
+        labels = next(filter(None, map(self.labels_of, inputs)), None)
+        if labels is not None and self.name not in TAKES_LABELS:
+            raise Unsupported("strings")
         results = super().call(rule, inputs)
+        if labels is not None and isinstance(results, Node) and self.op in MOVING:
+            self.importer.labels[results.value] = labels
         if name := self.overlooked():
             raise Unsupported(f"its attribute {name}")
         return results

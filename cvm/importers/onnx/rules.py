@@ -84,4 +84,6 @@ REFUSED: dict[str, str] = {
         "the language has no optional values",
     ),
     "ImageDecoder": "it reads files of images",
+    **dict.fromkeys(("CastMap", "DictVectorizer"), "the language has no maps"),
+    "CategoryMapper": "the language has no strings",
 }
