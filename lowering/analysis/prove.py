@@ -34,7 +34,9 @@ class _Proof:
     def __init__(self, order: dict[Key, int], most_steps: int) -> None:
         self.order = order
         self.most_steps = most_steps
-        self.ranks: dict[int, tuple[Expr, tuple[int, int]]] = {}  # by id, of atoms kept alive here
+        # by id, of atoms and facts, which are kept alive here
+        self.ranks: dict[int, tuple[object, tuple[int, int]]] = {}
+        self.defined: dict[Key, tuple[Affine, ...]] = {}
         self.steps = self.depth = 0
         self.failed: set[tuple[object, int]] = set()
 
@@ -52,9 +54,13 @@ class _Proof:
             or seen in self.failed
         ):
             return False
-        atom, factor = max(goal.terms.values(), key=lambda t: self.rank(t[0]))
-        known = (*facts, *map(plain, _definition(atom)))
-        found = any(self.replaced(goal, atom, factor, fact, facts) for fact in known)
+        k = max(goal.terms, key=lambda k: self.rank(goal.terms[k][0]))
+        atom, factor = goal.terms[k]
+        if (defined := self.defined.get(k)) is None:
+            defined = self.defined[k] = tuple(map(plain, _definition(atom)))
+        known = (*facts, *defined)
+        bounds = (f for f in known if k in f.terms and f.terms[k][1] * factor > 0)
+        found = any(self.replaced(goal, k, fact, facts) for fact in bounds)
         if not found and (cases := _cases(atom)) is not None:
             goals = (
                 (plain(goal.without(atom) + affine(value) * factor), given)
@@ -65,22 +71,26 @@ class _Proof:
             self.failed.add(seen)
         return found
 
-    def replaced(
-        self, goal: Affine, atom: Expr, factor: int, fact: Affine, facts: tuple[Affine, ...]
-    ) -> bool:
-        mine = fact.factor(atom)
-        if mine * factor <= 0 or any(
-            self.rank(a) > self.rank(atom) for a, _ in fact.terms.values()
-        ):
+    def replaced(self, goal: Affine, k: Key, fact: Affine, facts: tuple[Affine, ...]) -> bool:
+        """Test whether the goal holds with the atom of this key replaced by its bound in a fact."""
+        (atom, factor), mine = goal.terms[k], fact.terms[k][1]
+        if self.highest(fact) > self.rank(atom):
             return False
         common = gcd(mine, factor)
         times = abs(mine) // common  # integers: goal >= 0 if times * goal > -times
+        rest = goal if times == 1 else goal * times
+        known = fact if abs(factor) == common else fact * (abs(factor) // common)
         self.depth += 1
-        found = self.holds(
-            plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts
-        )
+        found = self.holds(plain(rest - known).plus(times - 1), facts)
         self.depth -= 1
         return found
+
+    def highest(self, fact: Affine) -> tuple[int, int]:
+        """The highest rank of a fact's atoms."""
+        if (known := self.ranks.get(id(fact))) is None:
+            highest = max(self.rank(a) for a, _ in fact.terms.values())
+            known = self.ranks[id(fact)] = fact, highest
+        return known[1]
 
     def rank(self, atom: Expr) -> tuple[int, int]:
         """The order of elimination: an atom ranks above its operands, indices by binding, sizes
@@ -105,7 +115,7 @@ class _Proof:
 
 def plain(sum: Affine) -> Affine:
     """An affine form without remainders: a mod c is a - c * (a // c)."""
-    for atom, factor in list(sum.terms.values()):
+    for atom, factor in sum.terms.values():
         match atom:
             case Apply("floormod", (a, Const(c) as divisor), _) if c > 0:
                 quotient = apply("floordiv", a, divisor)

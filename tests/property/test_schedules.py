@@ -131,7 +131,9 @@ def random_step(rng: random.Random, schedule: cvm.Schedule) -> str:
     )
 
 
-def scheduled(name: str, seed: int, steps: int = 8) -> tuple[cvm.Schedule, list[str]]:
+def scheduled(
+    name: str, seed: int, steps: int = 8 if everything else 4
+) -> tuple[cvm.Schedule, list[str]]:
     """A schedule of random legal steps, and what the steps that were refused said."""
     rng = random.Random(seed)
     schedule, refused = cvm.schedule(text_of(name)), list[str]()
