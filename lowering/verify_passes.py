@@ -17,13 +17,14 @@ from ..dialect.kernel_ir.execution_plan import Kernels, Loop, Plan, viewed
 from ..dialect.kernel_ir.expressions import Read, Tensor
 from ..dialect.kernel_ir.formulas import Formula, Formulas, View
 from ..dialect.kernel_ir.kernel_printer import statement_text
-from ..dialect.kernel_ir.loops import Kernel
+from ..dialect.kernel_ir.loops import Kernel, Statement
 from ..dialect.kernel_ir.traverse import walk
 from ..dialect.spec.foreign_operators import source_place, source_span
 from ..dialect.support.diagnostics import NOWHERE, Diagnostic, Error, Note
 from ..dialect.types.sizes import product, same_size
 from ..dialect.types.tensor_types import Type
 from .analysis.verify_kernel import LoweringError, check_kernel
+from .analysis.written import FILLED, unwritten_in
 from .clocked_plan import StepPlan
 from .pass_context import Context
 from .passes import Pass
@@ -97,6 +98,8 @@ def _mistakes(
             if not found and isinstance(item, Kernel):
                 views = after.views if isinstance(after, Kernels) else {}
                 found = [*_changed_arrays(item, after, kernels, views)]
+                if not found and step.package != "cvm":
+                    found = [d for k in kernels for d in _less_certain(k, item)]
             yield from found
 
 
@@ -224,9 +227,36 @@ def illegal(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
             return
 
 
+def _less_certain(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
+    """What was proved before another package's pass, and no longer is: that iterations of its loops
+    are independent, and that elements are written before they are read.
+    """
+    if not any(_dependences(before)) and (found := [*_dependences(kernel)]):
+        yield from found
+        return
+    known = {u.tensor.name for u in unwritten_in(before, before.outputs)}
+    for u in unwritten_in(kernel, kernel.outputs):
+        if u.tensor.name not in known:
+            place = () if u.statement is None else (Note(f"in `{_text(u.statement)}`"),)
+            message = f"{u.message.removesuffix(FILLED)}, which it was before the pass"
+            yield Diagnostic(message, kernel.span, "pass.kernel", place)
+
+
+def _dependences(kernel: Kernel) -> Iterator[Diagnostic]:
+    try:
+        check_kernel(kernel, strict=True)
+    except LoweringError as e:
+        note = () if e.statement is None else (_line(e),)
+        yield Diagnostic(e.message, kernel.span, "pass.kernel", note)
+
+
 def _line(e: LoweringError) -> Note:
     assert e.statement is not None
-    return Note(f"in `{statement_text(e.statement).partition(chr(10))[0].strip()}`")
+    return Note(f"in `{_text(e.statement)}`")
+
+
+def _text(statement: Statement) -> str:
+    return statement_text(statement).partition("\n")[0].strip()
 
 
 def _changed_arrays(

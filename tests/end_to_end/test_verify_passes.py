@@ -13,7 +13,7 @@ from cvm.dialect.ir.function import Operation, Value
 from cvm.dialect.kernel_ir.loops import blocks, statements
 from cvm.dialect.support.entry_points import PLACED
 from cvm.dialect.types.attributes import Symbol
-from cvm.dialect.types.tensor_types import F32, I32, TensorType
+from cvm.dialect.types.tensor_types import F32, I32, I64, TensorType
 from cvm.lowering import pipeline
 from cvm.lowering.passes import REGISTERED
 
@@ -22,6 +22,7 @@ from cvm import cli
 from cvm.extending import (
     Const,
     Context,
+    For,
     Function,
     If,
     Kernel,
@@ -196,6 +197,26 @@ def drops_a_guard(k: Kernel) -> Kernel:
     )
 
 
+def stores_in_parallel(k: Kernel) -> Kernel:
+    """Every iteration of a parallel loop stores to place 0."""
+
+    def parallel(s: Any) -> Any:
+        return (replace(s, kind="parallel"),) if isinstance(s, For) else None
+
+    def pinned(s: Any) -> Any:
+        at = tuple(Const(0, I64) for _ in s.indices) if isinstance(s, Store) else ()
+        return (replace(s, indices=at),) if at else None
+
+    return k.with_body(rewrite_block(rewrite_block(k.body, pinned), parallel))
+
+
+def leaves_the_last_out(k: Kernel) -> Kernel:
+    def shorter(s: Any) -> Any:
+        return (replace(s, stop=s.end - 1),) if isinstance(s, For) else None
+
+    return k.with_body(rewrite_block(k.body, shorter))
+
+
 HERE = "%h is tensor<4xi32>, but the pass states"
 GRAPH: dict[Callable[[Function], Any], tuple[str, str]] = {
     drops_a_definition: ("p.cvm:3:21", "pass.definition: %h is used, but nothing defines it"),
@@ -253,6 +274,11 @@ LOOPS: dict[Callable[[Kernel], Any], tuple[str, str]] = {
         "pass.signature: the arrays of kernel @main.0 may not change from (%",
     ),
     drops_a_guard: ("p.cvm:", "pass.kernel: kernel @main.1: an index of %"),
+    stores_in_parallel: ("p.cvm:", "pass.kernel: kernel @main.0: %y is carried"),
+    leaves_the_last_out: (
+        "p.cvm:",
+        "pass.kernel: kernel @main.0: %y is a result, and its element",
+    ),
 }
 PLANTED = [(f, "graph", "inline", *said) for f, said in GRAPH.items()] + [
     (f, "loops", "collapse", *said) for f, said in LOOPS.items()
