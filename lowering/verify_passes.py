@@ -228,8 +228,8 @@ def illegal(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
 
 
 def _less_certain(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
-    """What was proved before another package's pass, and no longer is: that iterations of its loops
-    are independent, and that elements are written before they are read.
+    """Properties that another package's pass has lost: iterations of loops are independent, and
+    elements are written before they are read.
     """
     if not any(_dependences(before)) and (found := [*_dependences(kernel)]):
         yield from found
