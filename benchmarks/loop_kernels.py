@@ -306,8 +306,8 @@ def viterbi(seen, move, emit, score, back, path):  # type: ignore[no-untyped-def
         last = back[t, last]
 
 
-# a few milliseconds in compiled code: a call's own cost, some 50 us, does not show, and few calls
-# are interrupted on a busy machine
+# some milliseconds in compiled code: a call's own cost does not show, and few calls are interrupted
+# on a busy machine
 SIZES = {
     "mandelbrot": 200,
     "levenshtein": 1000,

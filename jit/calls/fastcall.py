@@ -24,7 +24,8 @@ from . import vectorcall_ir as layout
 if TYPE_CHECKING:
     from ..llvm.native_code import Library
 
-EMPTY = 184  # PyArray_Empty in NumPy's table of functions
+# PyArray_Empty and others in NumPy's table of functions
+API = {"empty_array": 184, "zeros": 183, "scalar": 60}
 HAS_VECTORCALL, DEFAULT_FLAGS, BASE_TYPE = 1 << 11, 1 << 18, 1 << 10  # flags of a type
 MEMBERS, CALL = 72, 50  # slots of a type
 TYPE_FLAGS = 168  # the place of its flags in a type object
@@ -45,6 +46,7 @@ def usable() -> bool:
     at = id(array)
     word, half = ctypes.c_int64.from_address, ctypes.c_int32.from_address
     usual = layout.CONTIGUOUS | layout.ALIGNED | layout.WRITEABLE
+    numbers = np.int64(-7), np.float64(0.3), 0.7
     return (
         word(at + 8).value == id(np.ndarray)
         and word(at + layout.DATA).value == array.ctypes.data
@@ -55,6 +57,9 @@ def usable() -> bool:
         and bytes((ctypes.c_char * 8).from_address(id(array.dtype) + layout.ELEMENT))
         == b"ii=\0" + np.int32(array.dtype.num).tobytes()
         and word(id(np.ndarray) + TYPE_FLAGS).value == np.ndarray.__flags__
+        and word(id(numbers[0]) + layout.HEAD).value == numbers[0]
+        and ctypes.c_double.from_address(id(numbers[1]) + layout.HEAD).value == numbers[1]
+        and ctypes.c_double.from_address(id(numbers[2]) + layout.HEAD).value == numbers[2]
     )
 
 
@@ -76,24 +81,27 @@ def addresses() -> dict[str, int]:
         "tuple_type": tuple,
         "list_type": list,
         "dict_type": dict,
+        "int_type": int,
+        "bool_type": bool,
+        "true": True,
         "out": sys.intern("out"),
     }
     found = {
         **python,
-        "empty_array": functions[EMPTY],
+        **{name: functions[n] for name, n in API.items()},
         **{name: id(o) for name, o in objects.items()},
     }
     return {name: at for name, at in found.items() if at}
 
 
-@lru_cache(maxsize=1)
-def code() -> "tuple[Library, int]":
-    """The code that serves all programs, and where it is."""
+@lru_cache(maxsize=2)
+def code(entry: str = "call") -> "tuple[Library, int]":
+    """The code that serves all programs, or all kernels of Python functions, and where it is."""
     from ..llvm.native_code import Library  # and with it LLVM, which other targets do without
     from .vectorcall_ir import call_source
 
-    library = Library(call_source(), {}, ("call",), addresses())
-    return library, library.addresses["call"]
+    library = Library(call_source(entry), {}, (entry,), addresses())
+    return library, library.addresses[entry]
 
 
 class _Member(ctypes.Structure):
@@ -145,21 +153,24 @@ def direct_base() -> type:
 
 
 @lru_cache(maxsize=8)
-def direct(kind: type[Kind]) -> type[Kind]:
-    """The class whose objects are called directly, those of another otherwise."""
+def direct(kind: type[Kind], later: bool = False) -> type[Kind]:
+    """The class whose objects are called directly, those of another otherwise. Calls go to
+    `__call__` until `take` where that is `later`.
+    """
     bases: tuple[Any, ...] = direct_base(), kind
-    made: type[Kind] = type(
-        kind.__name__, bases, {"__module__": kind.__module__, "__doc__": kind.__doc__}
-    )  # type: ignore[assignment]
+    named = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    if later:
+        named["__call__"] = kind.__call__
+    made: type[Kind] = type(kind.__name__, bases, named)  # type: ignore[assignment]
     if not made.__flags__ & HAS_VECTORCALL:  # before Python 3.12 a class does not inherit it
         ctypes.c_uint64.from_address(id(made) + TYPE_FLAGS).value |= HAS_VECTORCALL
     return made
 
 
-def take(called: object, way: int) -> "Library":
+def take(called: object, way: int, entry: str = "call") -> "Library":
     """Lets calls of an object of a direct class go by the way that lies there; gives what has to be
     kept with the object.
     """
-    library, start = code()
+    library, start = code(entry)
     (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)[:] = start, way
     return library

@@ -13,8 +13,8 @@
 ; an entry for sizes that are new.
 ;
 ; vectorcall_ir.py has the names of the fields, and dispatch_table.py fills them. @run, which calls
-; the program in the default floating-point environment, is defined by fp_environment_ir, and
-; @taken_apart in pytree.ll.
+; the program in the default floating-point environment, is defined by fp_environment_ir,
+; @taken_apart in pytree.ll, and the layouts of objects in objects.ll.
 
 %Way = type {
   ptr,  ; table
@@ -34,52 +34,15 @@
   ptr,  ; slots: the number of bits by which a hash is shifted, then entries or null
   ptr   ; workspace, or null; 64 bytes before it a word tells whether it is in use
 }
-%Record = type {
-  ptr,  ; descriptor
-  i64,  ; rank
-  ptr,  ; sizes: of an argument
-  i64   ; element: its kind, letter, order of bytes, flags and number
-}
 %Shaped = type {
   ptr,  ; shape
   i64   ; bytes
 }
 
-; Objects of CPython and NumPy. `usable` in fastcall.py compares these layouts with those in use.
-%Object = type {
-  i64,  ; references
-  ptr,  ; type
-  ptr,  ; code: of an object that is called, after CPython's own fields
-  ptr   ; way
-}
-%Tuple = type {
-  i64,       ; references
-  ptr,       ; type
-  i64,       ; size
-  [0 x ptr]  ; items
-}
-%Array = type {
-  i64,  ; references
-  ptr,  ; type
-  ptr,  ; data
-  i32,  ; rank
-  ptr,  ; shape
-  ptr,  ; strides
-  ptr,  ; base
-  ptr,  ; descriptor
-  i32   ; flags
-}
-%Descriptor = type {
-  i64,  ; references
-  ptr,  ; type
-  ptr,  ; scalar
-  i64   ; element
-}
-
-@array_type = external global i8
 @tuple_type = external global i8
 @out = external global i8  ; the string
 
+declare i1 @is_like(ptr, ptr, i32, i32)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @empty_array(i32, ptr, ptr, i32)
 declare void @Py_IncRef(ptr)
@@ -99,47 +62,14 @@ define internal ptr @check(
   ptr %array, ptr %record, ptr %asked, ptr %known, i32 %flags
 ) alwaysinline nounwind {
 entry:
-  %type.at = getelementptr %Array, ptr %array, i32 0, i32 1
-  %type = load ptr, ptr %type.at
-  %is_array = icmp eq ptr %type, @array_type
-  br i1 %is_array, label %descriptors, label %no
-
-descriptors:
-  %descriptor.at = getelementptr %Array, ptr %array, i32 0, i32 7
-  %descriptor = load ptr, ptr %descriptor.at
-  %wanted.descriptor.at = getelementptr %Record, ptr %record, i32 0, i32 0
-  %wanted.descriptor = load ptr, ptr %wanted.descriptor.at
-  %is_same = icmp eq ptr %descriptor, %wanted.descriptor
-  br i1 %is_same, label %ranks, label %elements
-
-elements:
-  %element.at = getelementptr %Descriptor, ptr %descriptor, i32 0, i32 3
-  %element = load i64, ptr %element.at
-  %wanted.element.at = getelementptr %Record, ptr %record, i32 0, i32 3
-  %wanted.element = load i64, ptr %wanted.element.at
-  %is_equal = icmp eq i64 %element, %wanted.element
-  br i1 %is_equal, label %ranks, label %no
-
-ranks:
-  %rank.at = getelementptr %Array, ptr %array, i32 0, i32 3
-  %rank = load i32, ptr %rank.at
-  %wanted.rank.at = getelementptr %Record, ptr %record, i32 0, i32 1
-  %wanted.rank.wide = load i64, ptr %wanted.rank.at
-  %wanted.rank = trunc i64 %wanted.rank.wide to i32
-  %is_rank = icmp eq i32 %rank, %wanted.rank
-  br i1 %is_rank, label %flagged, label %no
-
-flagged:
-  %flags.at = getelementptr %Array, ptr %array, i32 0, i32 8
-  %own.flags = load i32, ptr %flags.at
-  %common = and i32 %own.flags, %flags
-  %has_flags = icmp eq i32 %common, %flags
-  br i1 %has_flags, label %shapes, label %no
+  %is_like = call i1 @is_like(ptr %array, ptr %record, i32 %flags, i32 %flags)
+  br i1 %is_like, label %shapes, label %no
 
 shapes:
   %shape.at = getelementptr %Array, ptr %array, i32 0, i32 4
   %shape = load ptr, ptr %shape.at
-  %axes = zext i32 %rank to i64
+  %rank.at = getelementptr %Record, ptr %record, i32 0, i32 1
+  %axes = load i64, ptr %rank.at
   br label %axis
 
 axis:

@@ -1,6 +1,7 @@
-"""The layout of what the machine code of calls reads, and the module of that code.
+"""The layout of what the machine code of calls reads, and the modules of that code.
 
-`vectorcall.ll` has the code, and describes the tables; their fields have names here.
+`vectorcall.ll` has the code for programs, `kernel_call.ll` that for kernels of Python functions; both
+describe their tables, whose fields have names here.
 """
 
 import re
@@ -28,14 +29,40 @@ TABLE = (
 )
 RECORD = ("descriptor", "rank", "sizes", "element")  # of an argument or result, in a table
 SHAPED = ("shape", "bytes")  # of an argument or result, in an entry
+VERSIONED = (
+    "positional",
+    "slow",
+    "next",
+    "program",
+    "sizing",
+    "report",
+    "overlaps",
+    "number",
+    "latest",
+    "cells",
+    "arguments",
+    "pointers",
+    "places",
+    "lengths",
+    "measures",
+    "arrays",
+    "made",
+    "sizes",
+    "result",
+)
+SOURCES = {
+    "call": ("objects", "vectorcall", "pytree"),
+    "call_kernel": ("objects", "kernel_call"),
+}
 BUSY = 64  # bytes before the workspace where a word tells whether it is in use
 FACTOR = 0x9E3779B97F4A7C15  # odd; multiplies the hash of sizes
 
 
 def python_functions() -> list[str]:
     """The functions of CPython that the code calls."""
-    text = read_ir("calls/vectorcall.ll") + read_ir("calls/pytree.ll")
-    return re.findall(r"^declare \w+ @(Py\w+)\(", text, re.MULTILINE)
+    text = "".join(read_ir(f"calls/{name}.ll") for names in SOURCES.values() for name in names)
+    found = re.findall(r"^declare \w+ @(Py\w+)\(", text, re.MULTILINE)
+    return list(dict.fromkeys(found))
 
 
 def slot(sizes: Sequence[int], shift: int) -> int:
@@ -46,8 +73,8 @@ def slot(sizes: Sequence[int], shift: int) -> int:
     return mixed >> shift
 
 
-def call_source() -> str:
-    """The module of @call, which Python calls."""
+def call_source(entry: str = "call") -> str:
+    """The module of the function of this name, which Python calls."""
     register = register_of()
     head = (
         "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace)"
@@ -56,5 +83,5 @@ def call_source() -> str:
     run = in_default_environment(
         head, "%program", ("ptr %pointers", "ptr %sizes", "ptr %workspace"), register
     )
-    parts = read_ir("calls/vectorcall.ll"), read_ir("calls/pytree.ll")
+    parts = (read_ir(f"calls/{name}.ll") for name in SOURCES[entry])
     return join_ir(*parts, declarations(register), run)

@@ -6,18 +6,21 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
-from cvm.jit.calls import pytree_form, vectorcall_ir as layout
+from cvm.jit.calls import kernel_table, pytree_form, vectorcall_ir as layout
 from cvm.jit.llvm.ir_files import definitions, join_ir, read_ir
 from cvm.jit.llvm.native_code import Library
 from cvm.jit.runtime import thread_pool
 
 HOUSE = Path(__file__).parents[3]
 FILES = sorted(path.relative_to(HOUSE / "jit").as_posix() for path in HOUSE.glob("jit/**/*.ll"))
+OF_CALLS = [name for name in FILES if name.startswith("calls/")]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_each_file_is_a_module(name):
-    module = llvm.parse_assembly(read_ir(name), llvm.create_context())
+    layouts = ["calls/objects.ll"] if name in OF_CALLS else []  # types that the others refer to
+    text = join_ir(*map(read_ir, dict.fromkeys([*layouts, name])))
+    module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()
     assert any(not f.is_declaration for f in module.functions)
 
@@ -78,12 +81,14 @@ def fields(name: str) -> dict[str, list[str]]:
 def test_tables_have_the_fields_that_python_fills():
     types = fields("calls/vectorcall.ll")
     assert tuple(types["Way"]) == layout.WAY and tuple(types["Table"]) == layout.TABLE
-    assert tuple(types["Record"]) == layout.RECORD and tuple(types["Shaped"]) == layout.SHAPED
+    assert tuple(fields("calls/objects.ll")["Record"]) == layout.RECORD
+    assert tuple(types["Shaped"]) == layout.SHAPED
+    assert tuple(fields("calls/kernel_call.ll")["Versioned"]) == layout.VERSIONED
 
 
-@pytest.mark.parametrize("name", ["calls/vectorcall.ll", "calls/pytree.ll"])
+@pytest.mark.parametrize("name", OF_CALLS)
 def test_addresses_of_fields_are_named_after_them(name):
-    types = fields(name)
+    types = fields("calls/objects.ll") | fields(name)
     addresses = re.findall(
         r"%(\S+)\.at = getelementptr %(\w+), ptr %\S+, i32 0, i32 (\d+)$",
         read_ir(name),
@@ -96,8 +101,8 @@ def test_addresses_of_fields_are_named_after_them(name):
 
 
 def test_objects_lie_as_python_expects():
-    text = read_ir("calls/vectorcall.ll")
-    types = fields("calls/vectorcall.ll")
+    text = "".join(map(read_ir, OF_CALLS))
+    types = {t: f for name in OF_CALLS for t, f in fields(name).items()}
     code = "\n".join(re.findall(r"^%\w+ = type \{\n.*?^\}", text, re.MULTILINE | re.DOTALL))
     for type, names in types.items():
         for n, name in enumerate(names):
@@ -115,7 +120,7 @@ def test_objects_lie_as_python_expects():
     ]  # fmt: skip
     assert place("Descriptor", "element") == layout.ELEMENT
     assert (place("Object", "code"), place("Object", "way")) == (layout.HEAD, layout.HEAD + 8)
-    for type in ("Way", "Table", "Record", "Shaped"):
+    for type in types.keys() - {"Array", "Descriptor", "List", "Object", "Tuple"}:
         assert [place(type, field) for field in types[type]] == [
             8 * n for n in range(len(types[type]))
         ]
@@ -127,6 +132,12 @@ def test_numbers_are_those_of_python():
     for number in (usual, usual | layout.WRITEABLE):
         assert text.count(f"i32 u0x{number:X}\n") == 1
     assert text.count(f"u0x{layout.FACTOR:X} ") == text.count(f"i64 {-layout.BUSY}\n") == 1
+    of_kernels = read_ir("calls/kernel_call.ll")
+    assert of_kernels.count("  ; LARGEST") == of_kernels.count(f" {kernel_table.LARGEST}  ; L") == 3
+    assert of_kernels.count(f" {2 * kernel_table.LARGEST}\n") == 1
+    assert of_kernels.count(f"u0x{layout.WRITEABLE:X}  ; WRITEABLE") == 2
+    result = re.search(r"^%Result = type.*?; kind: (.*?)\n", of_kernels, re.MULTILINE | re.DOTALL)
+    assert result is not None and [int(n) for n in re.findall(r"\d", result[1])] == [*range(7)]
     kinds = re.findall(r"^;   (\d) .*?([A-Z]{4,})", read_ir("calls/pytree.ll"), re.MULTILINE)
     assert [getattr(pytree_form, name) for _, name in kinds] == [int(n) for n, _ in kinds]
     assert len(kinds) == 5
