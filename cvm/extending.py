@@ -1,5 +1,5 @@
-"""The interface for packages that extend cvm, version 1: what defines operators, passes, targets
-and importers.
+"""The interface for packages that extend cvm, version 2: what defines operators, patterns, passes,
+targets and importers.
 
 A name listed here keeps its meaning while API_VERSION stays; nothing else is promised
 (docs/extending.md).
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
 
-from cvm.dialect.ir.function import Function
+from cvm.dialect.ir.function import Function, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.kernel_ir.execution_plan import Kernels, Plan
 from cvm.dialect.kernel_ir.expressions import (
@@ -52,12 +52,14 @@ from cvm.dialect.types.tensor_types import F32, F64, I1, I8, I16, I32, I64, Tens
 from cvm.importers import IMPORTERS
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
+from cvm.lowering.graph.patterns import declare_pattern
+from cvm.lowering.graph.rewrite import Builder
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import REGISTERED, Level, Pass, declare
 from cvm.lowering.pipeline import PASSES, lower, unscheduled
 from cvm.lowering.verify_passes import verified
 
-API_VERSION = 1
+API_VERSION = 2
 F = TypeVar("F", bound=Callable[..., Any])
 UNITS: dict[Level, type] = {
     "graph": Function,
@@ -77,6 +79,7 @@ __all__ = [
     "OPERATORS",
     "Alloc",
     "Apply",
+    "Builder",
     "C",
     "CallError",
     "Cast",
@@ -107,6 +110,7 @@ __all__ = [
     "TensorType",
     "Type",
     "Unmet",
+    "Value",
     "Var",
     "apply",
     "constant",
@@ -114,6 +118,7 @@ __all__ = [
     "lower",
     "map_expressions",
     "operator",
+    "pattern",
     "reduce",
     "register_importer",
     "register_pass",
@@ -173,6 +178,25 @@ def register_pass(
         new = replace(new, guard=verified, changes_signature=changes_signature)
         REGISTERED[name] = verified(new)
         PLACED.extend([name] * bool(after))
+        return function
+
+    return declared
+
+
+def pattern(benefit: int = 1, into: str = "simplify") -> Callable[[F], F]:
+    """Declare a function as a pattern, which rewrites operations in the pass `into`.
+
+    It takes an operator over values and a `Builder`. The annotation of the first parameter names
+    the operator, or several by a union; a base class stands for all that derive from it. It returns
+    the value that replaces the operation's result, a tuple for several results, or None where it
+    does not match. It may add operations by the builder, and changes nothing else. A value of
+    another type than that of the result is no match, nor is an operation that may reject sizes
+    that the program takes. Of the patterns that match, that of the largest `benefit` is applied,
+    the first by name among equals. MLIR: RewritePattern.
+    """
+
+    def declared(function: F) -> F:
+        declare_pattern(function, benefit, into)
         return function
 
     return declared

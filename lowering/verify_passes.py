@@ -19,7 +19,7 @@ from ..dialect.kernel_ir.formulas import Formula, Formulas, View
 from ..dialect.kernel_ir.kernel_printer import statement_text
 from ..dialect.kernel_ir.loops import Kernel, Statement
 from ..dialect.kernel_ir.traverse import walk
-from ..dialect.spec.foreign_operators import source_place, source_span
+from ..dialect.spec.foreign_operators import attributed, source_place, source_span
 from ..dialect.support.diagnostics import NOWHERE, Diagnostic, Error, Note
 from ..dialect.types.sizes import product, same_size
 from ..dialect.types.tensor_types import Type
@@ -61,12 +61,8 @@ def verified(step: Pass[..., Any]) -> Pass[..., Any]:
 
 def _named(step: Pass[..., Any], mistake: Diagnostic) -> Diagnostic:
     """The mistake with the name of the pass, its package, and the place where it is declared."""
-    who = f"pass {step.name} of {step.package}: "
-    if mistake.message.startswith(who):
-        return mistake
-    at = source_span(*source_place(step.function))
-    declared = [Note("the pass is declared here", at)] if at is not None else []
-    return replace(mistake, message=who + mistake.message, notes=(*mistake.notes, *declared))
+    place = source_span(*source_place(step.function))
+    return attributed(mistake, f"pass {step.name} of {step.package}", place)
 
 
 def _signature(item: Any) -> Signature | None:

@@ -137,9 +137,9 @@ def _checked(op: type[Operator[Any]], targets: Sequence[TargetName], running: Ru
         return ""
     return (
         _out_of_bounds(op, module, function)
+        or wrong_simplification(op, module, function)  # or else the formula is blamed for it
         or _difference(op, module, function, targets, lambda t, arrays: running(t, text, arrays))
         or wrong_derivative(op, module, function)
-        or wrong_simplification(op, module, function)
     )
 
 

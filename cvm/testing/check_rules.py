@@ -18,7 +18,7 @@ from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.function import Function, Literal, Operation, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
-from cvm.dialect.ir.verify import type_operation, verify
+from cvm.dialect.ir.verify import verify
 from cvm.dialect.spec.foreign_operators import source_place
 from cvm.dialect.spec.operator import OPERATORS, Operator
 from cvm.dialect.theano.grad_lop_rop import LOp, ROp, tangent_type
@@ -26,6 +26,8 @@ from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import TensorType
 from cvm.jit.compile import prepared
 from cvm.jit.functions.reference_function import ReferenceFunction
+from cvm.lowering.graph.patterns import PATTERNS, Pattern, of_simplified
+from cvm.lowering.graph.rewrite import Rewriting
 from cvm.terminal.arguments import random_arrays
 from cvm.testing.differences import distance, smallest
 
@@ -170,15 +172,15 @@ def _sum(arrays: Arrays) -> float:
 
 
 def wrong_simplification(op: type[Operator[Any]], module: Module, function: Function) -> str:
-    """The first program in which the simplified operation gives another result."""
-    if op.simplified is Operator.simplified:
+    """The first program to which patterns, or the operator's `simplified`, give another result."""
+    patterns = [*PATTERNS.values()]
+    if of_simplified(op) is None and not any(issubclass(op, p.roots) for p in patterns):
         return ""
-    for program, n in _programs(op, function):
-        defined: dict[Value, Operator[Value]] = {}
-        for o in program.operations[:n]:
-            defined.update(dict.fromkeys(o.results, o.operator))
-        if (simpler := _simplified(program, n, defined)) is None:
-            continue
+    for program in _programs(op, function):
+        rewriting = Rewriting(program, patterns, is_called=True)
+        simpler = rewriting.run()
+        if simpler is program or not all(issubclass(op, p.roots) for p in rewriting.applied):
+            continue  # what is wrong with other operators is said of those
         try:
             functions = [ReferenceFunction(Module({"main": f}), f) for f in (program, simpler)]
         except cvm.Error:
@@ -190,31 +192,14 @@ def wrong_simplification(op: type[Operator[Any]], module: Module, function: Func
             few = smallest(program, arrays, lambda tried, f=functions: _changed(f, tried))
             said = _changed(functions, few) or said
             text = indent(print_module(Module({"main": program})).rstrip(), "  ")
-            return (
-                f"its `simplified` ({place(op.simplified)}) changes the result {said}; "
-                f"{arguments(few)}, of the program\n{text}"
-            )
+            by = ", ".join(_shown(p, op) for p in rewriting.applied)
+            return f"{by} changes the result {said}; {arguments(few)}, of the program\n{text}"
     return ""
 
 
-def _simplified(
-    function: Function, n: int, defined: dict[Value, Operator[Value]]
-) -> Function | None:
-    """The function with one operation as `simplify` would replace it; None where it stays."""
-    operation = function.operations[n]
-    simpler = operation.operator.simplified(defined.get)
-    key = operation.results[0].known_type.key
-    if simpler is None or len(operation.results) != 1:
-        return None
-    if isinstance(simpler, Value):
-        if isinstance(simpler, Literal) or simpler.known_type.key != key:
-            return None
-        results = tuple(simpler if r is operation.results[0] else r for r in function.results)
-        return replace(function, operations=function.operations[:n], results=results)
-    operation = replace(operation, operator=simpler)
-    if type_operation(operation)[0].key != key:
-        return None
-    return replace(function, operations=(*function.operations[:n], operation))
+def _shown(pattern: Pattern, op: type[Operator[Any]]) -> str:
+    own = "its `simplified`" if pattern is of_simplified(op) else pattern.who
+    return f"{own} ({place(pattern.declared)})"
 
 
 def _changed(functions: Sequence[ReferenceFunction], arrays: Arrays) -> str | None:
@@ -230,8 +215,8 @@ def _changed(functions: Sequence[ReferenceFunction], arrays: Arrays) -> str | No
     return f"at {list(at)} from {x[at].item()!r} to {y[at].item()!r}"
 
 
-def _programs(op: type[Operator[Any]], function: Function) -> Iterator[tuple[Function, int]]:
-    """Functions whose last operation is that of the example, with the number of that operation.
+def _programs(op: type[Operator[Any]], function: Function) -> Iterator[Function]:
+    """Functions whose last operation is that of the example.
 
     Its operands are arguments, constants, each other, or results of operations of the dialect.
     """
@@ -255,7 +240,7 @@ def _programs(op: type[Operator[Any]], function: Function) -> Iterator[tuple[Fun
 
 def _program(
     operation: Operation, operands: Sequence[Value], change: dict[Value, Operation | Value]
-) -> tuple[Function, int]:
+) -> Function:
     before: list[Operation] = []
     new: dict[Value, Value] = {}
     for v in dict.fromkeys(operands):
@@ -269,8 +254,7 @@ def _program(
     inside = {r for o in before for r in o.results}
     given = tuple(v for v in dict.fromkeys([*new.values(), *operated]) if v not in inside)
     program = Function("main", given, (*before, last), last.results)
-    verified = verify(Module({"main": program})).functions["main"]
-    return verified, len(before)
+    return verify(Module({"main": program})).functions["main"]
 
 
 def _constants(type: TensorType) -> Iterator[Operation]:

@@ -6,7 +6,7 @@ elemwise arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,7 +15,9 @@ import numpy as np
 from ..builtin import Const, Data, View
 from ..spec.broadcasting import may_repeat
 from ..spec.operator import OPERATORS, Operator
-from ..support.diagnostics import NOWHERE, Span
+from ..support.diagnostics import NOWHERE, Span, counted
+from ..support.suggest import did_you_mean
+from ..types.attributes import conform
 from ..types.literal_types import literal_type
 from ..types.sizes import Shape, Size, same_size
 from ..types.tensor_types import BY_DTYPE, ElementType, FieldType, TensorType, Type
@@ -65,14 +67,40 @@ class Builder:
                 raise NotImplementedError(
                     f"what goes back through {name} with sizes that are not known"
                 )
-        given = list(operands)
-        fields: dict[str, Any] = dict(attributes)
-        for f in operator.fields:
-            if f.kind == "variadic":
-                fields[f.name], given = tuple(o.value for o in given), []
-            elif f.is_operand and given:
-                fields[f.name] = given.pop(0).value
-        return self.node(self.add(operator(**fields))[0])
+        return self.node(self.add(applied(operator, [o.value for o in operands], attributes))[0])
+
+
+def applied(
+    operator: type[Operator[Any]], operands: Sequence[Value], attributes: Mapping[str, Any]
+) -> Operator[Value]:
+    """An operator over values, in the order of the text; ValueError where it takes other operands
+    or attributes.
+    """
+    fields = [f for f in operator.fields if f.is_operand]
+    least = sum(f.kind == "operand" for f in fields)
+    most = None if any(f.kind == "variadic" for f in fields) else len(fields)
+    if len(operands) < least or (most is not None and len(operands) > most):
+        expected = counted(least, "operand") if least == most else f"{least} or more operands"
+        raise ValueError(f"{operator.name}: expected {expected}, got {len(operands)}")
+    given, made = list(operands), {}
+    for f in fields:
+        if f.kind == "variadic":
+            count = len(operands) - least
+            made[f.name], given = tuple(given[:count]), given[count:]
+        elif given:
+            made[f.name] = given.pop(0)
+    annotations = {f.name: f.annotation for f in operator.fields if not f.is_operand}
+    for name, value in attributes.items():
+        if name not in annotations:
+            known = did_you_mean(name, annotations)
+            raise ValueError(f"{operator.name} has no attribute {name}{known}")
+        try:
+            made[name] = conform(value, annotations[name])
+        except ValueError as e:
+            raise ValueError(f"{operator.name}: {name}: {e}") from None
+    if missing := [f.name for f in operator.fields if f.required and f.name not in made]:
+        raise ValueError(f"{operator.name}: expected the attribute {missing[0]}")
+    return operator(**made)
 
 
 Operand: TypeAlias = "Node | int | float"

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from ..kernel_ir.expressions import Element
-from ..support.diagnostics import Diagnostic, Error, Source, Span
+from ..support.diagnostics import Diagnostic, Error, Note, Source, Span
 from ..types.sizes import Undecided
 from ..types.tensor_types import Type
 from .unmet import Unmet
@@ -118,6 +118,15 @@ def fault(
     if (span := source_span(file, line)) is None:
         return Error(Diagnostic(f"{operator.name}: {message} ({file}:{line})", code=code))
     return Error(Diagnostic(f"{operator.name}: {message}", span, code))
+
+
+def attributed(mistake: Diagnostic, who: str, declared: Span | None) -> Diagnostic:
+    """The mistake with the name of the pass or pattern at fault, and where that is declared."""
+    if mistake.message.startswith(who):
+        return mistake
+    place = f"the {who.partition(' ')[0]} is declared here"
+    notes = [Note(place, declared)] if declared is not None else []
+    return replace(mistake, message=f"{who}: {mistake.message}", notes=(*mistake.notes, *notes))
 
 
 def source_span(file: str, line: int) -> Span | None:

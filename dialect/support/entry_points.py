@@ -14,6 +14,15 @@ PLACED: list[
     str
 ] = []  # passes of other packages in every compilation, whose code is not kept on disk
 
+SOURCES: dict[
+    str, str | None
+] = {}  # the digest of the source of each pattern, None where it is not known
+
+
+def patterns_key() -> str | None:
+    """The part of a cache key for the patterns declared so far; None where code is not kept."""
+    return None if None in SOURCES.values() else repr(sorted(SOURCES.items()))
+
 
 @cache
 def offered(group: str) -> dict[str, EntryPoint]:

@@ -5,6 +5,7 @@ program's text, before parsing, leads to the former.
 """
 
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from ...dialect.ir.function import Function
 from ...dialect.ir.module import Module
-from ...dialect.support.entry_points import PLACED
+from ...dialect.support.entry_points import PLACED, SOURCES, patterns_key
 from ...lowering.processor import requested
 from ..options import CompileOptions
 from . import disk_cache
@@ -39,11 +40,12 @@ def name_of_text(
     text: bytes, folder: Path | None, entry: str, options: CompileOptions
 ) -> str | None:
     """The key of a function of a program's text in a folder; None if it is not cached."""
-    if disk_cache.folder() is None or PLACED:
+    patterns = patterns_key()
+    if disk_cache.folder() is None or PLACED or patterns is None:
         return None
     where = "" if folder is None else os.path.abspath(folder)
     return disk_cache.key(
-        "text", entry, where, repr(options), *environment(), sha256(text).hexdigest()
+        "text", entry, where, repr(options), *environment(), patterns, sha256(text).hexdigest()
     )
 
 
@@ -55,14 +57,19 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
         function,
         *(f for f in module.functions.values() if f is not function),
     )  # it need not be the module's
-    if PLACED or any(
-        o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations
+    patterns = patterns_key()
+    if (
+        PLACED
+        or patterns is None
+        or any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations)
+        or (SOURCES and not _packages(OPERATORS.modules.values()) <= _packages(SOURCES))
     ):
         return None
     parts = [
         function.name,
         repr(options),
         *environment(),
+        patterns,
         *{f.span.source.text: None for f in functions},
     ]
     for f in functions:
@@ -72,6 +79,11 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
             "\n".join([*described(f), str(f.span.start), *stated, *places, str(f.declared)])
         )
     return disk_cache.key(*parts)
+
+
+def _packages(modules: Iterable[str]) -> set[str]:
+    """The packages of modules; patterns may use the operators of any that is loaded."""
+    return {module.partition(".")[0] for module in modules}
 
 
 def described(f: Function) -> list[str]:

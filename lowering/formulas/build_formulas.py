@@ -32,8 +32,8 @@ from ...dialect.kernel_ir.traverse import children, walk
 from ...dialect.spec.operator import OURS
 from ...dialect.support.diagnostics import Diagnostic, Span, TargetError
 from ...dialect.support.limits import LIMITS, excess
-from ...dialect.types.sizes import Dim, Size, Undecided
-from ...dialect.types.unify import put, with_sizes
+from ...dialect.types.unify import with_sizes
+from ..analysis.equal_sizes import equal_sizes
 from ..math import in_primitives
 from ..pass_context import Context
 from ..passes import declare
@@ -52,9 +52,7 @@ def build_formulas(
     """The formulas of a function; `body` are passes for the bodies of its loops, `slices` the steps
     if it is one.
     """
-    equal = (
-        {} if all(a.known_type.is_static for a in function.arguments) else _equal_sizes(function)
-    )
+    equal = {} if all(a.known_type.is_static for a in function.arguments) else equal_sizes(function)
     tensors: dict[Value, Tensor] = {}
     constants: dict[Tensor, np.ndarray] = {}
     used: dict[str, int] = {}
@@ -119,30 +117,6 @@ def build_formulas(
     return Formulas(
         function.name, arguments, results, constants, tuple(steps), requirements, slices=slices
     )
-
-
-def _equal_sizes(function: Function) -> dict[Any, Dim]:
-    """The size to write for each that a constraint requires to be equal to another, which calls
-    check.
-    """
-    pairs: list[tuple[Dim, Dim]] = []
-    for operator in (
-        o.operator for o in function.operations if not isinstance(o.operator, Calling)
-    ):
-        typed: Any = operator.map(lambda v: v.known_type)
-        for constraint in typed.constraints:
-            try:
-                constraint.holds(typed)
-            except Undecided as e:
-                pairs += e.args
-    equal: dict[Any, Dim] = {}
-    for sides in (s for p in pairs for s in (p, p[::-1])):
-        kept, dropped = (put(d, equal) for d in sides)
-        atoms = kept.atoms() if isinstance(kept, Size) else set()
-        if isinstance(dropped, Size) and dropped.is_atom and not dropped.atoms() & atoms:
-            now = dict.fromkeys(dropped.atoms(), kept)
-            equal = {a: put(d, now) for a, d in equal.items()} | now
-    return equal
 
 
 def _callee(

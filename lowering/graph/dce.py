@@ -34,20 +34,20 @@ def live_operations(
     needed = set(results)
     live: list[Operation] = []
     for operation in reversed(operations):
-        if not needed.isdisjoint(operation.results) or (folded and _may_fail(operation)):
+        if not needed.isdisjoint(operation.results) or (folded and may_fail(operation)):
             live.append(operation)
             needed.update(v for _, v in operation.operator.operands())
     return live[::-1]
 
 
-def _may_fail(operation: Operation) -> bool:
+def may_fail(operation: Operation) -> bool:
     """Test whether a call may report an error that depends on elements; a loop is told apart when
     it is lowered.
     """
     if isinstance(operation.operator, (Calling, Const)):
         return isinstance(operation.operator, Calling)
-    typed = operation.operator.map(_tensor)
-    results = map(_tensor, operation.results)
+    typed = operation.operator.map(tensor)
+    results = map(tensor, operation.results)
     parts = (
         statements(typed.nest(*results))
         if typed.has_nest()
@@ -56,5 +56,6 @@ def _may_fail(operation: Operation) -> bool:
     return any(isinstance(p, (Assert, Check)) for p in parts)
 
 
-def _tensor(value: Value) -> Tensor:
+def tensor(value: Value) -> Tensor:
+    """A tensor of index notation in a value's place."""
     return Tensor(value.name, value.known_type.array_shape, value.known_type.element, "argument")

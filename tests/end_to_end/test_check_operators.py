@@ -25,6 +25,9 @@ MESSAGES = {
     r"  func @main.*\n    %y = planted.halve %x\n    %y_1 = planted.halve %y\n    return %y_1\n  }",
     "add_zero": SIMPLIFIED + rf"0.0 to -0.0; the arguments are {ZEROS}, of the program\n"
     r"  func @main.*\n    %y = planted.add_zero %x\n    return %y\n  }",
+    "negate": r"pattern positive of planted_operators \(\S+:\d+\) changes the result at \[0\] from "
+    rf"-0.0 to 0.0; the arguments are {ZEROS}, of the program\n"
+    r"  func @main.*\n    %y = planted.negate %x\n    return %y\n  }",
     "shift": ILLEGAL + r"an index of %x may be beyond 5, in `%y\[%i\] = %x\[%i \+ 1\]`",
     "far": ILLEGAL + r"an index of %x may be beyond 5, in .*",
     "take": FORMULA + r"fails on cpu: sanitize: index i64\(%z\[%i\]\) of %x is outside of axis 0, "

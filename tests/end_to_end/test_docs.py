@@ -29,13 +29,14 @@ from cvm.parser.kernels import read_kernels
 from finite_differences import check
 from loop_interpreter import by_formula, execute
 from operator_checks import assert_same, references
+from own_patterns import own_patterns
 from pages import BLOCK, run_page
 from samples import SAMPLES
 
 import cvm
 from cvm import cli, extending
 from cvm.terminal.operator_pages import by_dialect
-from cvm.terminal.run_pipeline import all_passes
+from cvm.terminal.run_pipeline import all_passes, text_after
 from cvm.testing.commands import perform
 from cvm.testing.filetest import Filetest
 
@@ -267,7 +268,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/promises.md", "sh"): "test_selftest.py::test_some_parts_are_equal",
     ("docs/derivatives.md", "python"): "test_docs.py::test_python_in_pages_runs",
     ("docs/exactness.md", "sh"): "test_exactness.py::test_the_commands_of_the_page",
-    ("docs/extending.md", "python"): "test_docs.py::test_the_pass_of_the_extending_page",
+    ("docs/extending.md", "python"): "test_docs.py::test_patterns_and_pass_of_the_extending_page",
     ("docs/extending.md", "toml"): "test_extensions.py::test_by_entry_points",
     ("docs/gpu.md", "sh"): "test_docs.py::test_files_of_commands_exist",
     (
@@ -353,13 +354,27 @@ def test_the_table_of_numpy_functions_is_up_to_date() -> None:
     assert made["page"](page) == page, "python docs/numpy_table.py brings it up to date"
 
 
-def test_the_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = blocks((ROOT / "docs" / "extending.md").read_text("utf-8"), "python")
+def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns, a_pass = blocks((ROOT / "docs" / "extending.md").read_text("utf-8"), "python")
     monkeypatch.setattr(extending, "REGISTERED", {})
     found: dict[str, Any] = {"_squared": lambda e: e}
-    exec(compile(block, "docs/extending.md", "exec"), found)
+    exec(compile(a_pass, "docs/extending.md", "exec"), found)
     (name, summary), *_ = [(n, p.summary) for n, p in extending.REGISTERED.items()]
     assert (name, summary) == ("square_products", found["square_products"].__doc__.rstrip("."))
+    with own_patterns():
+        exec(compile(patterns, "docs/extending.md", "exec"), {"__name__": "page"})
+        text = """
+            func @main(%x: tensor<?N x i32> {range = [0, 9]}, %y: tensor<?N x i32>) {
+              %a = cvm.relu %x
+              %b = cvm.negative %a
+              %c = cvm.negative %y
+              %d = cvm.broadcast_mul %b, %c
+              return %d
+            }
+        """
+        assert "%d = cvm.broadcast_mul %x, %y\n  return %d" in text_after(
+            cvm.parse(text), "simplify"
+        )
 
 
 def test_machine_code_of_a_convolution() -> None:

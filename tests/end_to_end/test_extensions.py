@@ -213,7 +213,7 @@ def test_code_of_another_package_is_not_kept(package: Path) -> None:
 def test_the_interface_is_documented() -> None:
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     listed = set(
-        re.findall(r"`([A-Za-z]\w*)`", page.partition("## Version 1")[2].partition("\n## ")[0])
+        re.findall(r"`([A-Za-z]\w*)`", page.partition("## Version 2")[2].partition("\n## ")[0])
     )
     assert listed == set(cvm.extending.__all__)
     assert all(hasattr(cvm.extending, name) for name in cvm.extending.__all__)
@@ -274,6 +274,38 @@ def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
     (package / "gpu.py").write_text(PLACED.format(declared='"gpu", after="collapse"'))
     assert "swapped sees" not in run(package, "run", "--load", "gpu", "p.cvm", *inputs)
     assert "swapped sees" in run(package, "lower", "--load", "gpu", "p.cvm", "--to", "cuda")
+
+
+PATTERN = """from cvm.extending import OPERATORS, pattern
+
+
+@pattern()
+def twice(op: OPERATORS["cvm.relu"], b):
+    print("twice sees", op.name)
+    return b.cvm.elemwise_add(op.x, op.x)
+"""
+
+
+@pytest.mark.slow
+def test_a_pattern_acts_once_it_is_imported(package: Path) -> None:
+    """Its code is kept under its source: the second run compiles nothing, one after a change does."""
+    (package / "p.cvm").write_text(LAYER)
+    (package / "rewriting.py").write_text(PATTERN)
+    command = ["run", "p.cvm", "--input", "x=[1, -2, 3, 4]"]
+    plain, doubled, tripled = "[1, 0, 3, 4]", "[2, -4, 6, 8]", "[3, -6, 9, 12]"
+    load = ["--load", "rewriting"]
+    first, second = run(package, *command, *load), run(package, *command, *load)
+    assert "twice sees cvm.relu" in first and doubled in first
+    assert "twice sees" not in second and doubled in second
+    assert plain in run(package, *command)
+    added = PATTERN.replace("op.x, op.x", "op.x, b.cvm.elemwise_add(op.x, op.x)")
+    (package / "rewriting.py").write_text(added)
+    assert tripled in run(package, *command, *load)
+    assert plain in run(package, *command, *load, "--target", "reference")
+    (package / "rewriting.py").write_text(PATTERN.replace("op.x, op.x", "op.y, op.x"))
+    said = run(package, *command, *load, status=1)
+    assert "rewriting.py:7:5: error[pattern.fails]: pattern twice of rewriting: it fails" in said
+    assert "p.cvm:2:8: note: it rewrites this operation" in said and "Traceback" not in said
 
 
 @pytest.mark.sample(1)

@@ -10,14 +10,17 @@ from cvm.extending import (
     F32,
     F64,
     I64,
+    Builder,
     C,
     Cast,
     Element,
     Operator,
     T,
     Tensor,
+    Value,
     indices,
     operator,
+    pattern,
 )
 
 
@@ -147,6 +150,27 @@ class AddZero(Planted[T]):
 
     def simplified(self: Any, definition: Any) -> Any:
         return self.x
+
+
+@operator
+class Negate(Planted[T]):
+    """-x, which a pattern replaces by |x|."""
+
+    x: T
+
+    example = example("negate")
+
+    def reference(self: Any) -> Any:
+        return -self.x
+
+    def element(self: Any, y: Tensor) -> Element:
+        (i,) = indices("i", y.shape)
+        return Element((i,), -self.x[i])
+
+
+@pattern()
+def positive(op: Negate, b: Builder) -> Value:
+    return b.theano.elemwise(op.x, scalar_op="abs_")
 
 
 @operator

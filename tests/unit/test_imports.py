@@ -42,7 +42,7 @@ ALSO = {
 ORDER = {
     "dialect": "support types kernel_ir spec builtin ir cvm dali cog theano numpy quant",
     "lowering": "processor pass_context clocked_plan passes "
-    "graph math analysis formulas loops layout "
+    "math analysis graph formulas loops layout "
     "contraction storage reductions gpu stepping scheduling mlir "
     "verify_passes pipeline explain_strategies operation_costs levels",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile "
