@@ -278,9 +278,7 @@ def _same_set(
     unexpected = []
     for d in diagnostics:
         matches = [
-            e
-            for e in missing
-            if (e.line, e.code) == (d.line, d.code) and d.message.startswith(e.message)
+            e for e in missing if (e.line, e.code) == (d.line, d.code) and _says(d, e.message)
         ]
         if matches:
             missing.remove(matches[0])
@@ -291,6 +289,11 @@ def _same_set(
         *unexpected,
     ]:
         raise Failure("\n".join(lines))
+
+
+def _says(d: cvm.Diagnostic, beginning: str) -> bool:
+    """Test whether the message of a diagnostic, or a note such as the rule's text, begins so."""
+    return any(said.startswith(beginning) for said in (d.message, *(n.message for n in d.notes)))
 
 
 def run(test: Filetest, command: Command) -> None:
@@ -396,7 +399,7 @@ def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> st
     try:
         result = f(*arrays)
     except cvm.Error as e:
-        expected = any(d.code == code and d.message.startswith(message) for d in e.diagnostics)
+        expected = any(d.code == code and _says(d, message) for d in e.diagnostics)
         return None if expected else f"it failed otherwise: {e}"
     return f"it did not fail, and gave {result}"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..kernel_ir.expressions import Element, Expr, Tensor, apply, axes, cast, select
-from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
+from ..spec.broadcasting import aligned, all_of, broadcast, cannot_broadcast, fits, source
 from ..spec.operator import C, T, declare, operator
 from ..types.sizes import Dim, certainly
 from ..types.tensor_types import I32, TensorType
@@ -46,6 +46,7 @@ class Broadcast(Binary[T]):
             lambda o: all_of(
                 (lambda m=m, n=n: fits(m, n)) for m, n in aligned(o.a.shape, o.b.shape)
             ),
+            plainly=lambda o: cannot_broadcast(o.a.shape, o.b.shape),
         ),
     )
 

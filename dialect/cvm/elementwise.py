@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..kernel_ir.expressions import Expr, apply, cast, maximum, minimum
-from ..spec.broadcasting import same_shape
+from ..spec.broadcasting import same_shape, unequal
 from ..spec.operator import C, T, declare, operator
 from ..types.tensor_types import I32, I64
 from .cvm_operator import Binary, Elementwise, i32, modulo_2_32, numbers, within
@@ -173,7 +173,12 @@ class ElementwisePair(Binary[T]):
 
     constraints = (
         numbers("a", "b"),
-        C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)),
+        C(
+            1,
+            "shape(a) = shape(b)",
+            lambda o: same_shape(o.a.shape, o.b.shape),
+            plainly=lambda o: unequal(o.a.shape, o.b.shape),
+        ),
     )
 
 

@@ -62,6 +62,7 @@ class Reduction(CvmOperator[T]):
             "card{T} = M, T being axes modulo N",
             lambda o: len(o.listed()) == len(o.axes),
             at="axes",
+            plainly=lambda o: f"axes name one axis of {o.x.rank} twice: {list(o.axes)}",
         ),
     )
 

@@ -113,6 +113,10 @@ class Reshape(SameElements[T]):
             "product(m) = product(n)",
             lambda o: product(o.m(o.x.size)) == o.x.size,
             at="target_shape",
+            plainly=lambda o: (
+                f"an array of shape {o.x.shape} has {o.x.size} elements, which "
+                f"{list(o.target_shape)} does not hold"
+            ),
         ),
     )
     symbols = {"m": lambda o: o.m(o.x.size), "n": lambda o: o.x.shape}

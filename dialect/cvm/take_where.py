@@ -19,7 +19,7 @@ from ..kernel_ir.expressions import (
     select,
     unflatten,
 )
-from ..spec.broadcasting import same_shape
+from ..spec.broadcasting import same_shape, unequal
 from ..spec.operator import C, T, operator
 from ..types.sizes import Dim, Shape, product
 from ..types.tensor_types import I64, TensorType
@@ -138,7 +138,12 @@ class Where(CvmOperator[T]):
 
     constraints = (
         numbers("a", "b", also="cond"),
-        C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)),
+        C(
+            1,
+            "shape(a) = shape(b)",
+            lambda o: same_shape(o.a.shape, o.b.shape),
+            plainly=lambda o: unequal(o.a.shape, o.b.shape),
+        ),
         C(
             2,
             "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)",

@@ -188,6 +188,7 @@ class Transpose(CvmOperator[T]):
             "card{real_axes} = N",
             lambda o: len(set(o.real_axes(o.x.rank))) == o.x.rank,
             at="axes",
+            plainly=lambda o: f"axes name one axis of {o.x.rank} twice: {list(o.axes)}",
         ),
     )
     symbols = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..kernel_ir.expressions import Element, Expr, Tensor, apply, axes, cast
 from ..kernel_ir.scalar_functions import SCALARS
-from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
+from ..spec.broadcasting import aligned, all_of, broadcast, cannot_broadcast, fits, source
 from ..spec.operator import C, Operator, T, snake_case
 from ..types.cast_arrays import converted
 from ..types.sizes import Shape
@@ -143,7 +143,14 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
     if len(names) > 1:
         shapes = _each("shape", names)
         text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
-        conditions.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
+        conditions.append(
+            C(
+                3,
+                text,
+                lambda o: broadcastable(*_shapes(o)),
+                plainly=lambda o: cannot_broadcast(*_shapes(o)),
+            )
+        )
         text = (
             f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which "
             "operands have size 1"

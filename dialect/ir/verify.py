@@ -283,9 +283,13 @@ def _satisfied(
     code = f"{typed.name}.C{broken.number}"
     at = operation.at(broken.at)
     notes = _notes(scope, operation, broken.operands(typed))
+    message = _message(typed, broken.text)
+    if broken.plainly is not None:
+        notes.append(Note(message))
+        message = broken.plainly(typed)
     if help := broken.help(typed):
         notes.append(Note(help))
-    return scope.report(code, _message(typed, broken.text) + _meant(typed, broken), at, notes)
+    return scope.report(code, message + _meant(typed, broken), at, notes)
 
 
 def _meant(typed: Operator[Type], broken: C) -> str:

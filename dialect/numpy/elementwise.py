@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..spec.broadcasting import cannot_broadcast
 from ..spec.operator import C, T, operator
 from ..spec.unmet import Unmet
 from ..theano.dimensions import sizes_agree
@@ -57,6 +58,7 @@ class Elementwise(Broadcasting[T]):
             5,
             "sizes that meet are equal, or declared to be 1",
             lambda o: sizes_agree(*(x.shape for x in o.xs)),
+            plainly=lambda o: cannot_broadcast(*(x.shape for x in o.xs)),
         ),
     )
     example = '%z = %x, %y {ufunc = "floor_divide"}', "%x: 2x3xi64, %y: 3xi8", "2x3xi64"

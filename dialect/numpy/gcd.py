@@ -6,7 +6,7 @@ import numpy as np
 
 from ..kernel_ir.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
 from ..kernel_ir.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
-from ..spec.broadcasting import same_shape
+from ..spec.broadcasting import same_shape, unequal
 from ..spec.operator import C, Operator, T, operator
 from ..types.tensor_types import ELEMENT_TYPES, ElementType
 
@@ -27,7 +27,12 @@ class Gcd(Operator[T]):
             lambda o: o.x.element is o.y.element and o.x.element.is_integer,
         ),
         C(2, "rank(x) = rank(y)", lambda o: len(o.x.array_shape) == len(o.y.array_shape)),
-        C(3, "shape(x) = shape(y)", lambda o: same_shape(o.x.array_shape, o.y.array_shape)),
+        C(
+            3,
+            "shape(x) = shape(y)",
+            lambda o: same_shape(o.x.array_shape, o.y.array_shape),
+            plainly=lambda o: unequal(o.x.array_shape, o.y.array_shape),
+        ),
     )
     example = "%z = %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32"
 

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from ..kernel_ir.expressions import Element, Expr, Tensor, axes, cast, constant
-from ..spec.broadcasting import aligned as aligned_sizes, all_of, broadcast, fits, source
+from ..spec.broadcasting import (
+    aligned as aligned_sizes,
+    all_of,
+    broadcast,
+    cannot_broadcast,
+    fits,
+    source,
+)
 from ..spec.operator import C, T, operator
 from ..types.tensor_types import I8, I16, I32, I64, ElementType, TensorType
 from .quant_operator import QuantOperator, clamped, in_limits, quantised
@@ -66,6 +73,7 @@ CONSTRAINTS = (
         lambda o: all_of(
             (lambda m=m, n=n: fits(m, n)) for m, n in aligned_sizes(o.x.shape, o.z.shape)
         ),
+        plainly=lambda o: cannot_broadcast(o.x.shape, o.z.shape),
     ),
     C(
         2,

@@ -67,6 +67,24 @@ def fits(m: Dim, n: Dim) -> bool:
     return any_of((lambda: m == n, lambda: m == 1, lambda: n == 1))
 
 
+def unequal(*shapes: Shape, said: str = "are not equal") -> str:
+    """Say that shapes differ, and along which axis."""
+    listed = " and ".join(f"({', '.join(map(str, s))}{',' * (len(s) == 1)})" for s in shapes)
+    ranks = dict.fromkeys(map(len, shapes))
+    columns = aligned(*shapes)
+    for i, sizes in enumerate(columns):
+        known = [d for d in dict.fromkeys(sizes) if said == "are not equal" or not is_one(d)]
+        if any(certainly(lambda m=m, n=n: m != n) for m in known for n in known):
+            axis = i if len(ranks) == 1 else i - len(columns)  # from the right, as in NumPy
+            return f"shapes {listed} {said}: axis {axis} is {' and '.join(map(str, known))}"
+    return f"shapes {listed} {said}"
+
+
+def cannot_broadcast(*shapes: Shape) -> str:
+    """Say that shapes do not broadcast, and along which axis."""
+    return unequal(*shapes, said="cannot be broadcast")
+
+
 def joined(*dims: Dim) -> Dim:
     """The size of the result for sizes that broadcast: the one that is not 1."""
     return reduce(_join, dims)

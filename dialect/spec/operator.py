@@ -31,7 +31,8 @@ class C:
     types.
 
     The text is also the message: `rank(x)`, `shape(x)`, `dim(x, 1)`, `element(x)`, attribute names
-    and the operator's `symbols` in it are reported with their actual values. `at` names the field
+    and the operator's `symbols` in it are reported with their actual values. Where `plainly` gives
+    the mistake in plain words, these are the message, and the text is a note. `at` names the field
     that the caret marks, `words` are what a misspelt one may mean, and `help` says what to write
     instead. Later constraints may assume earlier ones.
     """
@@ -42,6 +43,7 @@ class C:
     at: str | None = None
     words: Iterable[str] = ()
     help: Callable[..., str] = lambda _: ""
+    plainly: Callable[..., str] | None = None
 
     def operands(self, op: "Operator[Any]") -> list[str]:
         """The operands that the text names, or its symbols take to compute; all of them where no

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.builder import Node
 from ..kernel_ir.expressions import Element, Tensor, axes
-from ..spec.broadcasting import aligned
+from ..spec.broadcasting import aligned, cannot_broadcast
 from ..spec.operator import C, Operator, T, operator
 from ..types.sizes import Dim
 from ..types.tensor_types import BY_DTYPE, I1, ElementType, TensorType
@@ -92,6 +92,7 @@ class Elemwise(Broadcasting[T]):
             5,
             "sizes that meet are equal, or declared to be 1",
             lambda o: sizes_agree(*(x.shape for x in o.xs)),
+            plainly=lambda o: cannot_broadcast(*(x.shape for x in o.xs)),
         ),
         C(
             6,
