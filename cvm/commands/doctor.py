@@ -32,6 +32,7 @@ EXTRAS = {  # what each is for, and the modules that it needs
         "MLIR, compilers of others",
         ("xdsl", "iree.compiler", "iree.runtime", "ziglang", "wasmtime"),
     ),
+    "prove": ("cvm prove", ("z3",)),
     "images": ("pictures as inputs and outputs", ("PIL",)),
     "plot": ("run --plot", ("matplotlib",)),
     "progress": ("bars of progress", ("tqdm",)),

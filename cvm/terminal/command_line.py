@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "build": ("build layer.cvm --size N=16 -o layer.so --header layer.h",),
     "import": ("import model.onnx --size N=1 -o model.cvm",),
     "test": ("test tests", "test tests --bless"),
+    "prove": ("prove pair.cvm", "prove layer.cvm --pipeline canonicalize,fuse,rounding_shift"),
     "ops": ("ops cvm", "ops cvm.conv2d"),
     "selftest": ("selftest", "selftest --cpu x86-64-v3 --threads 1 --report > here.txt"),
     "completion": ("completion bash > ~/.local/share/bash-completion/completions/cvm",),
@@ -354,6 +355,38 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 "how a .tflite model rounds scaled sums: tflite_double (default, the "
                 "reference kernels'), or single",
                 choices=("tflite_double", "single"),
+            ),
+        ],
+    ),
+    "prove": (
+        "prove that functions give the same results for all inputs, or find a counterexample",
+        [
+            _PROGRAM,
+            _repeated(
+                "--equal",
+                "F,G",
+                "two functions to compare (default: those that take and give the same types)",
+            ),
+            _arg(
+                "--pipeline",
+                "compare a function before and after these passes",
+                default="",
+                metavar="PASS,...",
+            ),
+            _ENTRY,
+            _arg(
+                "--seconds",
+                "for each question to z3 (default: %(default)s)",
+                type=float,
+                default=60,
+                metavar="N",
+            ),
+            _flag("--strict", "exit status 1 also where something is only tested"),
+            _arg(
+                "-o --output",
+                "where to write the counterexample, a program (default: standard output)",
+                default="-",
+                metavar="FILE.cvm",
             ),
         ],
     ),

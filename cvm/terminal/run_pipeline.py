@@ -56,7 +56,7 @@ def text_after(
     program: Level, pipeline: str = "", target: str | None = None, watch: Watch | None = None
 ) -> str:
     """The text of a program after passes, or after all passes of a target."""
-    passes, form = _complete(chosen_passes(pipeline, target), FORM_OF.get(type(program), "graph"))
+    passes, form = complete(chosen_passes(pipeline, target), FORM_OF.get(type(program), "graph"))
     watch = watch or Watch()
     if watch.generic and form != "graph":
         raise Usage("--generic is a form of the graph, and this pipeline ends below it")
@@ -154,7 +154,7 @@ def _options(p: Pass, text: str) -> dict[str, object]:
     return options
 
 
-def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
+def complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     """The passes, and before them those that take the program down to the form that they transform;
     and its last form.
     """

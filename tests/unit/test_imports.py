@@ -35,6 +35,10 @@ ALSO = {
     "cvm/commands/completion.py": "shtab",
     "cvm/highlight.py": "pygments",
     "cvm/language_server/server.py": "lsprotocol pygls",
+    "cvm/proving/bit_vectors.py": "z3",
+    "cvm/proving/division.py": "z3",
+    "cvm/proving/equivalence.py": "z3",
+    "cvm/proving/meaning.py": "z3",
     "cvm/testing/pytest_plugin.py": "pytest",
 }  # files that may import more
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for
@@ -47,7 +51,7 @@ ORDER = {
     "verify_passes pipeline explain_strategies operation_costs levels",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile "
     "source_cache aot",
-    "cvm": "tracing numpy transforms dali theano kernels importers terminal scheduling testing dask extending highlight "
+    "cvm": "tracing numpy transforms dali theano kernels importers terminal scheduling testing proving dask extending highlight "
     "language_server commands cli __main__",
 }
 

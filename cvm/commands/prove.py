@@ -1,0 +1,157 @@
+"""`cvm prove`: prove that functions of a program, or a function before and after passes, give the
+same results for all inputs.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from cvm.dialect.builtin import Calling, Data
+from cvm.dialect.ir.function import Function, Graph
+from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.kernel_ir.formulas import Formulas
+from cvm.jit.compile import find
+from cvm.lowering.passes import run_passes
+from cvm.lowering.pipeline import context_of
+from cvm.terminal.files import load, write
+from cvm.terminal.run_pipeline import chosen_passes, complete
+from cvm.terminal.usage import Usage
+
+try:
+    from cvm.proving.equivalence import (
+        Program,
+        Verdict,
+        program_of,
+        program_of_formulas,
+        prove as _prove,
+        same_signature,
+    )
+except ImportError:
+    raise Usage("proofs need z3: pip install 'cvm-lang[prove]'") from None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two programs that are held equal."""
+
+    label: str
+    left: Program
+    right: Program
+    module: Module  # with the functions of both, or of the left one where the other is no function
+    has_both: bool = True
+
+
+def prove(options: Namespace) -> int:
+    if options.pipeline and options.equal:
+        raise Usage("--equal compares functions, --pipeline a function before and after passes")
+    module = load(options.program)
+    pairs = _after(module, options) if options.pipeline else _equal(module, options.equal)
+    verdicts = []
+    for pair in pairs:
+        verdicts.append(verdict := _prove(pair.left, pair.right, options.seconds))
+        print(f"{pair.label}: {verdict}", flush=True)
+        if verdict.wrong is not None:
+            _show(pair, verdict, options)
+    wrong = sum(v.wrong is not None for v in verdicts)
+    return 1 if wrong or (options.strict and not all(v.proved for v in verdicts)) else 0
+
+
+def _equal(module: Module, given: Sequence[str]) -> Iterator[Pair]:
+    """The functions to compare: those of `--equal`, or those that share a signature with another
+    one, each with the first of these.
+    """
+    names = [_names(item) for item in given]
+    if not names:
+        called = {n for f in module.functions.values() for n in _callees(f)}
+        free = [f for n, f in module.functions.items() if n not in called and _is_function(f)]
+        taken: set[str] = set()
+        for a, b in combinations(free, 2):
+            if a.name not in taken and b.name not in taken and same_signature(a, b):
+                taken.add(b.name)
+                names.append((a.name, b.name))
+    if not names:
+        raise Usage(
+            "no two functions take and give the same types; --pipeline PASS,... compares a "
+            "function before and after passes"
+        )
+    for a, b in names:
+        left, right = (_function(module, n) for n in (a, b))
+        if not same_signature(left, right):
+            raise Usage(f"@{a} and @{b} differ in their types: {_types(left)} and {_types(right)}")
+        yield Pair(f"@{a} and @{b}", program_of(module, a), program_of(module, b), module)
+
+
+def _callees(f: Function) -> list[str]:
+    operators = (o.operator for o in f.operations)
+    return [str(o.callee) for o in operators if isinstance(o, Calling)]
+
+
+def _names(item: str) -> tuple[str, str]:
+    names = [n.strip().removeprefix("@") for n in item.split(",")]
+    if len(names) != 2 or not all(names):
+        raise Usage(f"--equal {item}: expected the names of two functions, such as f,g")
+    return names[0], names[1]
+
+
+def _is_function(f: Function) -> bool:
+    return not isinstance(f, Graph)
+
+
+def _function(module: Module, name: str) -> Function:
+    f = find(module, name)
+    if not _is_function(f):
+        raise Usage(f"@{name} is a graph; prove compares functions")
+    return f
+
+
+def _types(f: Function) -> str:
+    given, found = (", ".join(map(str, ts)) for ts in (f.argument_types, f.result_types))
+    return f"({given}) -> ({found})"
+
+
+def _after(module: Module, options: Namespace) -> Iterator[Pair]:
+    """A function before and after passes."""
+    passes, _ = complete(chosen_passes(options.pipeline, None), "graph")
+    function = _function(module, options.entry)
+    left = program_of(module, function.name)
+    after = run_passes(passes, function, context_of(module, function))
+    label = f"@{function.name} before and after {options.pipeline}"
+    if isinstance(after, Formulas):
+        yield Pair(label, left, program_of_formulas("after", function, after), module, False)
+        return
+    if not isinstance(after, Function):
+        raise Usage("prove compares functions and formulas; these passes end with loops")
+    name = f"{function.name}_after"
+    both = module.with_functions({**module.functions, name: replace(after, name=name)})
+    yield Pair(label, left, program_of(both, name), both)
+
+
+def _show(pair: Pair, verdict: Verdict, options: Namespace) -> None:
+    """Print or write the counterexample, a program that calls both functions."""
+    assert verdict.wrong is not None
+    left, right = pair.left.function.name, pair.right.function.name
+    called = [left, right] if pair.has_both else [left]
+    used = [*called]
+    for name in used:
+        used += [n for n in _callees(pair.module.functions[name]) if n not in used]
+    shown = {n: f for n, f in pair.module.functions.items() if n in used}
+    entry = "main" if "main" not in shown else "counterexample"
+    lines = [f"func @{entry}() {{"]
+    names: list[str] = []
+    for argument, array in zip(pair.left.arguments, verdict.wrong, strict=True):
+        type = argument.known_type.with_array_shape(array.shape)
+        names.append(f"%{argument.name}")
+        lines.append(f"  %{argument.name} = const {Data(array).text} : {type}")
+    results: list[str] = []
+    for side, name in zip("ab", called, strict=False):
+        own = [f"%{side}{n}" for n in range(len(pair.left.function.results))]
+        lines.append(f"  {', '.join(own)} = call @{name}({', '.join(names)})")
+        results += own
+    lines += [f"  return {', '.join(results)}", "}", ""]
+    text = "\n".join([*lines, print_module(Module(shown))])
+    write(options.output, text.encode())
+    if options.output != "-":
+        more = "" if entry == "main" else f" --entry {entry}"
+        print(f"the counterexample: cvm run {options.output}{more}")

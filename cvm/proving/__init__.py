@@ -1,0 +1,1 @@
+"""Proofs that two programs mean the same for all inputs, by z3 (extra `prove`)."""
