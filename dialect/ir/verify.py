@@ -280,8 +280,11 @@ def _satisfied(
         return scope.report(
             f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation)
         )
-    code = f"{typed.name}.C{broken.number}"
-    at = operation.at(broken.at)
+    return _report(scope, operation, typed, broken)
+
+
+def _report(scope: Scope, operation: Operation, typed: Operator[Type], broken: C) -> None:
+    """Report a constraint that does not hold."""
     notes = _notes(scope, operation, broken.operands(typed))
     message = _message(typed, broken.text)
     if broken.plainly is not None:
@@ -289,7 +292,8 @@ def _satisfied(
         message = broken.plainly(typed)
     if help := broken.help(typed):
         notes.append(Note(help))
-    return scope.report(code, message + _meant(typed, broken), at, notes)
+    code = f"{typed.name}.C{broken.number}"
+    scope.report(code, message + _meant(typed, broken), operation.at(broken.at), notes)
 
 
 def _meant(typed: Operator[Type], broken: C) -> str:
