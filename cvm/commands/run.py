@@ -65,7 +65,9 @@ def run(options: Namespace) -> int:
             )
     arrays = inputs(function, options)
     with waiting("compiling"):
-        code_options = CompileOptions(options.optimize, sanitize=options.sanitize)
+        code_options = CompileOptions(
+            options.optimize, convert=options.convert, sanitize=options.sanitize
+        )
         f, compiling = timed(compiled, program, options.entry, options.target, code_options)
     with waiting("running"):
         returned, first = timed(f, *arrays)
@@ -151,6 +153,9 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
             f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors "
             "are 0 unless given"
         )
+    if options.size or options.convert:
+        name = "--size" if options.size else "--convert"
+        raise Usage(f"{name} is for functions, and @{graph.name} is a graph")
     for warning in graph_warnings(graph):
         print(warning, file=sys.stderr)
     with waiting("compiling"), warnings.catch_warnings(action="ignore"):

@@ -10,16 +10,19 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.function import Function, Value
-from cvm.dialect.support.array_files import read_arrays
+from cvm.dialect.support.array_files import Truncated, read_arrays
+from cvm.dialect.support.suggest import similar_file
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import Type
 from cvm.terminal.files import write
+from cvm.terminal.read_program import parsed_sizes
 from cvm.terminal.usage import Usage
 
 UNKNOWN = 4  # the value of an unknown size for random inputs
@@ -31,6 +34,7 @@ WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf}
 
 def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     arrays = arrays_by_name(options, function)
+    given = _given_sizes(function, options.size)
     if missing := [a for a in function.arguments if a.name not in arrays]:
         if options.random_inputs is None:
             archive = (
@@ -49,7 +53,7 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
             for a in function.arguments
             if a.name in arrays
         ][::-1]
-        sizes = {
+        sizes = given | {
             d.key: n
             for shape, ns in shapes
             for d, n in zip(shape, ns, strict=False)
@@ -57,6 +61,24 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
         }
         arrays |= _random(missing, sizes, options.random_inputs)
     return [arrays[a.name] for a in function.arguments]
+
+
+def _given_sizes(function: Function, items: Sequence[str]) -> dict[Any, int]:
+    """The sizes of `--size`, by the keys of those that the arguments leave open."""
+    open_sizes = {
+        d.name: d.key
+        for a in function.arguments
+        for d in a.known_type.array_shape
+        if isinstance(d, Size)
+    }
+    sizes = parsed_sizes(items)
+    for name, number in sizes.items():
+        if name not in open_sizes:
+            known = f": they have {', '.join(f'?{n}' for n in open_sizes)}" if open_sizes else ""
+            raise Usage(
+                f"--size {name}={number}: no argument of @{function.name} has a size ?{name}{known}"
+            )
+    return {open_sizes[name]: number for name, number in sizes.items()}
 
 
 def random_arrays(
@@ -174,7 +196,12 @@ def _reading(path: str, requirement: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        raise Usage(f"{path} cannot be read: {(e.strerror or requirement).lower()}") from None
+        said = (e.strerror or requirement).lower() + (
+            similar_file(path) if e.errno == ENOENT else ""
+        )
+        raise Usage(f"{path} cannot be read: {said}") from None
+    except Truncated as e:
+        raise Usage(f"{path} cannot be read: {e}") from None
     except Exception as e:
         raise (
             e if isinstance(e, Usage) else Usage(f"{path} cannot be read: {requirement}")
@@ -205,10 +232,14 @@ def _table(path: str, type: Type | None) -> np.ndarray:
     rank 1.
     """
     with _reading(path, "expected rows of equally many numbers with commas between them"):
-        rows = [
-            line.split(",") for line in Path(path).read_text("utf-8").splitlines() if line.strip()
-        ]
-        array = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
+        rows: list[list[object]] = []
+        for n, line in enumerate(Path(path).read_text("utf-8").splitlines(), 1):
+            if line.strip():
+                rows.append([_cell(f"{path}:{n}", cell.strip()) for cell in line.split(",")])
+                if len(rows[-1]) != len(rows[0]):
+                    counts = f"{len(rows[-1])} numbers, and the first row {len(rows[0])}"
+                    raise Usage(f"{path}:{n}: a row of {counts}")
+        array = np.array(rows)
         if array.dtype.kind not in "biufc":
             raise ValueError
     return (
@@ -216,6 +247,15 @@ def _table(path: str, type: Type | None) -> np.ndarray:
         if type is not None and len(type.array_shape) == 1 and 1 in array.shape
         else array
     )
+
+
+def _cell(place: str, text: str) -> object:
+    try:
+        if isinstance(value := ast.literal_eval(text), (int, float, complex)):
+            return value
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        pass
+    raise Usage(f"{place}: expected a number, got {text[:60]!r}")
 
 
 def _picture(path: str) -> np.ndarray:

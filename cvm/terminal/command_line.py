@@ -127,6 +127,11 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 "write the results: all to an .npz, one to an .npy, .csv or .png",
                 metavar="FILE",
             ),
+            _repeated("--size", "NAME=N", "an open size of random arrays"),
+            _flag(
+                "--convert",
+                "take arrays of other element types, where each value fits the declared one",
+            ),
             _arg("--threads", "how many threads run large loops", type=int, metavar="N"),
             _flag("--profile", "show how long each kernel takes, and what it moves and does"),
             _flag("--time", "show how long compiling and running take"),

@@ -4,6 +4,7 @@ NumPy accepts.
 
 import io
 import zipfile
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,6 +14,10 @@ import numpy as np
 LONGEST_HEADER = (
     10_000  # bytes; a file may state 4 GB, which NumPy would read before it refuses them
 )
+
+
+class Truncated(ValueError):
+    """A file that ends before the elements that its header states."""
 
 
 def read_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
@@ -35,13 +40,23 @@ def read_arrays(path: str | PathLike[str]) -> np.ndarray | dict[str, np.ndarray]
         start = file.read(len(np.lib.format.MAGIC_PREFIX))
         file.seek(0)
         if start == np.lib.format.MAGIC_PREFIX:
-            read_header(file)
+            _check_length(file, *read_header(file))
             file.seek(0)
             return np.asarray(np.load(file, allow_pickle=False))
         if not zipfile.is_zipfile(file):
             raise ValueError(f"it is no {Path(path).suffix or '.npz'} file")
         with np.load(file, allow_pickle=False) as archive:
             return {name: read_member(archive, name) for name in archive.files}
+
+
+def _check_length(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Raise Truncated if fewer bytes follow the header than its array has."""
+    begin, count = file.tell(), prod(shape)
+    left = file.seek(0, io.SEEK_END) - begin
+    if not dtype.hasobject and left < count * dtype.itemsize:
+        raise Truncated(
+            f"its header states {count} elements of {dtype.itemsize} bytes, but {left} bytes follow"
+        )
 
 
 def read_member(archive: Any, name: str) -> np.ndarray:

@@ -215,7 +215,10 @@ def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
     except (OSError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         where = Span(Source(str(path), ""), 0, 0)
-        kind = MissingFileError if isinstance(e, FileNotFoundError) else ParseError
-        raise kind(
-            Diagnostic(f"the file cannot be read: {reason.lower()}", where, "parse.file")
-        ) from None
+        kind, near = ParseError, ""
+        if isinstance(e, FileNotFoundError):
+            from .suggest import similar_file
+
+            kind, near = MissingFileError, similar_file(path)
+        said = f"the file cannot be read: {reason.lower()}{near}"
+        raise kind(Diagnostic(said, where, "parse.file")) from None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 MANY = 2000  # comparing with more words than this would take longer than it helps
 
@@ -19,3 +20,13 @@ def did_you_mean(word: str, known: Iterable[str], sigil: str = "") -> str:
         (k for k in folded if len(word) > 2 and word.casefold() in k.split("_")), key=len
     )
     return f"; did you mean {sigil}{folded[close[0]]}" if close else ""
+
+
+def similar_file(path: str | Path) -> str:
+    """The end of a message about a missing file: a file of its folder whose name is close."""
+    wanted = Path(path)
+    try:
+        names = [p.name for p in wanted.parent.iterdir() if p.suffix == wanted.suffix]
+    except (OSError, ValueError):
+        return ""
+    return did_you_mean(wanted.name, names)

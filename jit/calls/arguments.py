@@ -146,7 +146,7 @@ def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
             if np.can_cast(array.dtype, dtype, "unsafe") and array.dtype in BY_DTYPE:
                 error.add_note(
                     f"astype({dtype.type.__module__.replace('numpy', 'np')}.{dtype}), or "
-                    "convert=True of cvm.compile"
+                    "convert=True of cvm.compile, --convert of cvm run"
                 )
             raise error
         if is_array and convert:

@@ -749,11 +749,40 @@ def test_pictures_as_inputs_and_outputs(command: Command, tmp_path: Path) -> Non
         ("x=[__import__('os')]", "is no array"),
         ("x=no.csv", "cvm: --input x: no.csv cannot be read: no such file or directory"),
         ("x=no.png", "no.png cannot be read"),
+        ("x=cell.csv", "--input x: cell.csv:2: expected a number, got 'x'\n"),
+        ("x=row.csv", "--input x: row.csv:3: a row of 2 numbers, and the first row 3\n"),
+        ("x=rows.csv", "no such file or directory; did you mean row.csv\n"),
+        (
+            "x=cut.npy",
+            "cut.npy cannot be read: its header states 3 elements of 4 bytes, but 8 bytes follow",
+        ),
     ],
 )
-def test_arrays_that_are_none(command: Command, given: str, said: str) -> None:
+def test_arrays_that_are_none(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cell.csv").write_text("1,2,3\n4,x,6\n")
+    Path("row.csv").write_text("1,2,3\n\n4,5\n")
+    np.save("whole.npy", np.arange(3, dtype=np.int32))
+    Path("cut.npy").write_bytes(Path("whole.npy").read_bytes()[:-4])
     found = command("run", "-", "--input", given, stdin=ADD3)
     assert found.status == 2 and said in found.err and "Traceback" not in found.err
+
+
+def test_open_sizes_and_conversions(command: Command, tmp_path: Path) -> None:
+    text = "func @main(%x: tensor<?N x i32>) {\n  return %x\n}\n"
+    run = ("run", "-", "--random-inputs", "0", "--size")
+    assert command(*run, "N=7", stdin=text).out.startswith("%x: tensor<7xi32>\n")
+    found = command(*run, "M=7", stdin=text)
+    assert found.status == 2 and "no argument of @main has a size ?M: they have ?N" in found.err
+    np.save(path := tmp_path / "x.npy", np.arange(3))
+    given = ("run", "-", "--input", f"x={path}")
+    found = command(*given, stdin=text)
+    assert found.status == 1 and "--convert of cvm run" in found.err
+    assert command(*given, "--convert", stdin=text).out == "%x: tensor<3xi32>\n  [0, 1, 2]\n"
+    np.save(path, np.array([1 << 40]))
+    assert command(*given, "--convert", stdin=text).status == 1
 
 
 def test_outputs_that_cannot_be_written(command: Command, tmp_path: Path) -> None:

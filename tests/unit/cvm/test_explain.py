@@ -27,6 +27,7 @@ NO_CODES = {
     "program.so",
     "program.cu",
     "kernel.fault",
+    "kernel.shapes",
 }  # names that only look like one
 
 
