@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvm.dialect.ir.function import Literal
-from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.types.literal_types import literal_type
-from cvm.dialect.types.tensor_types import F32, F64, I32, TensorType
+from cvm.dialect.types.tensor_types import TensorType
 
 from ..tracing.diagnose import caller, fail
 from ..tracing.numpy_table import UFUNC_RULES
@@ -103,10 +102,6 @@ DALI = {  # NumPy's names of what the dali dialect has
     "left_shift": "shl",
     "right_shift": "shr",
 }
-SIGNED_DIFFER = (
-    "floor_divide",
-    "remainder",
-)  # of the same types, but rounded toward zero by the dali dialect
 
 
 @cache
@@ -158,9 +153,7 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     loop = row.loop(tuple(x.type.element for x in operands))
     if loop is None or [e.dtype for e in loop[:-1]] != list(dtypes[: len(inputs)]):
         operands = [converted(tracer, x, d) for x, d in zip(operands, dtypes, strict=False)]
-    found = apply("numpy.elementwise", *operands, ufunc=row.name)
-    tracer.note_difference(lambda: _differs(name, inputs, found), name)
-    return found
+    return apply("numpy.elementwise", *operands, ufunc=row.name)
 
 
 def known(inputs: Sequence[Any]) -> tuple[Tracer, list[Any]]:
@@ -249,34 +242,6 @@ def _beyond(name: str, inputs: Sequence[Any]) -> Any:
         told = BEYOND[name][0 if (given > high) == (place == 1) else 1]
         return by_numpy("equal" if told else "not_equal", (other, other))
     return None
-
-
-def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
-    """Test whether the dali dialect, whose rules traced functions had before, gives another type or
-    value.
-    """
-    element = found.type.element
-    if name in SIGNED_DIFFER and (element.kind == "float" or element.signed):
-        return True
-    if element is F64 and any(type(x) is float and float(np.float32(x)) != x for x in inputs):
-        return True  # the number is an f32 there
-    types = [{int: I32, float: F32}.get(weak_kind(x)) or x.type.element for x in inputs]
-    if (
-        name not in DALI
-        or any(e.kind == "complex" for e in types)
-        or set(types) <= {element} <= {F32, F64}
-    ):
-        return False
-    operator = OPERATORS[f"dali.{DALI[name]}"]
-    fields = [f.name for f in operator.fields if f.is_operand]
-    scalars = [TensorType((), e) for e in types]
-    try:
-        return (
-            operator(**dict(zip(fields, scalars, strict=True))).result_types()[0].element
-            is not element
-        )
-    except (KeyError, TypeError, ValueError, AssertionError):
-        return True
 
 
 RULES = {"numpy": by_numpy, "dali": by_dali}

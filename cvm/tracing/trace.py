@@ -63,9 +63,7 @@ class Tracer:
     becomes arguments.
     """
 
-    def __init__(
-        self, name: str, rules: str, notes_differences: bool = False, outer: Tracer | None = None
-    ) -> None:
+    def __init__(self, name: str, rules: str, outer: Tracer | None = None) -> None:
         self.name = name
         self.rules = rules
         self.outer = outer
@@ -74,10 +72,6 @@ class Tracer:
             outer.functions if outer else {}
         )  # of the program, besides this one
         self.frozen: dict[int, tuple[np.ndarray, Data]] = outer.frozen if outer else {}  # by id
-        self.notes_differences = notes_differences
-        self.differences: list[
-            tuple[str, Span]
-        ] = []  # between the rules, by ufunc, at most one of each
         self.arguments: list[Value] = []
         self.parameters: dict[str, str] = {}  # of the Python function, by the names of their arrays
         self.operations: list[Operation] = []
@@ -126,15 +120,6 @@ class Tracer:
         if not found.is_scalar or not (bool(weak) if is_scalar is None else is_scalar):
             found.is_scalar, found.memory = False, Memory(found, is_argument=True)
         return found
-
-    def note_difference(self, differs: Callable[[], bool], name: str) -> None:
-        """Keeps a place where the rules of NumPy and of the dali dialect differ."""
-        if (
-            self.notes_differences
-            and all(name != known for known, _ in self.differences)
-            and differs()
-        ):
-            self.differences.append((name, caller()))
 
     def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
         """Record an operation; raises VerifyError at the caller's line if it breaks a

@@ -4,7 +4,6 @@ import importlib
 import inspect
 import pickle
 import sys
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -130,7 +129,6 @@ class TracedFunction(Generic[P, R]):
         self.options = options
         self.target = options.target
         self.rules = options.rules or "numpy"
-        self._warns = options.rules is None
         self._parameters = signature_of(function)
         self._traces: dict[Signature, Trace] = {}
         self._shapes = Counter[Signature]()
@@ -379,7 +377,7 @@ class TracedFunction(Generic[P, R]):
             "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_")
             or "main"
         )
-        tracer = Tracer(name, self.rules, self._warns)
+        tracer = Tracer(name, self.rules)
         tracer.span = caller()
         parameters = (p for p, part in structure for _ in leaves(part, p))
         tracer.parameters = dict(zip(named_leaves(structure), parameters, strict=True))
@@ -408,18 +406,6 @@ class TracedFunction(Generic[P, R]):
         form, results = flatten_results(returned)
         if not results:
             raise TraceError(f"{self.__name__} returns no array")
-        if tracer.differences:
-            self._warns = False
-            places = ", ".join(
-                f"np.{ufunc} in line {span.line}" for ufunc, span in tracer.differences
-            )
-            means = (
-                f"{self.__name__} means what NumPy means, which differs from the dali "
-                "dialect's rules that traced"
-            )
-            how = '@cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
-            text, place = f"{means} functions had before: {places}. {how}", tracer.span
-            warnings.warn_explicit(text, FutureWarning, place.source.filename, place.line)
         return Trace(tracer.finish(results), form, self.options)
 
 

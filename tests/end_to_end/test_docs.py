@@ -318,7 +318,6 @@ def test_every_block_is_run() -> None:
 
 
 @pytest.mark.parametrize("page", SESSIONS, ids=[p.stem for p in SESSIONS])
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_sessions_in_pages(page: Path, tmp_path: Path) -> None:
     for module in ("dask.array", "zarr", "tqdm", "joblib") if page.stem == "scale" else ():
         pytest.importorskip(module)

@@ -19,7 +19,6 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_tutorial_shows_what_happens(page: Path, tmp_path: Path) -> None:
     if page.stem == "onnx_model":
         pytest.importorskip("onnx")
