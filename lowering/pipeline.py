@@ -143,6 +143,20 @@ TILES = tile_and_fuse.with_options(body=TILE)
 CPU_SCHEDULE = (TILES, *TILE, nontemporal_stores, kernel_condition_to_branch, place_buffers)
 CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
 
+# C for processors without vectors: small code, and narrow arrays
+
+SCALAR_LOOPS = (
+    narrow_storage,
+    inline_lets,
+    index_set_split,
+    collapse,
+    loop_partition,
+    tighten_bounds,
+    unroll.with_options(factor=4),
+    kernel_condition_to_branch,
+)
+SCALAR = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *SCALAR_LOOPS, place_buffers)
+
 # GPU
 
 GPU_VERSIONS = (
@@ -307,6 +321,16 @@ def lower(
     if not optimize:
         return unoptimized(module, function, checks)
     return schedule(nests(module, function), processor, checks=checks)
+
+
+def lower_to_scalars(
+    module: Module, function: Function, optimize: int = 2, checks: bool = False
+) -> Plan:
+    """Lower a function to loops without vectors and threads."""
+    if not optimize:
+        return unoptimized(module, function, checks)
+    passes = placed(_checked(SCALAR) if checks else SCALAR)
+    return run_passes(passes, function, context_of(module, function))
 
 
 def schedule_others(plan: Plan) -> Plan:

@@ -242,6 +242,11 @@ class Processor:
 
 
 GENERIC = Processor()
+# any processor that C is compiled for: f64 may be a library's, and memory is scarce, so that every
+# array is as narrow as its values
+FOR_C = Processor(
+    triple="thumbv6m-none-eabi", dot_products=(), l2_bytes=0, tuning=Tuning(narrow_reads=1 << 30)
+)
 _current: ContextVar[Processor | None] = ContextVar("processor", default=None)
 
 

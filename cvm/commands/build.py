@@ -8,6 +8,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cvm
 from cvm.dialect.support.files import write_file
@@ -19,20 +20,31 @@ from cvm.terminal.files import load, write
 from cvm.terminal.read_program import parsed_sizes
 from cvm.terminal.usage import Usage, named_processor
 
+if TYPE_CHECKING:
+    from cvm.dialect.ir.module import Module
+    from cvm.jit.aot.interfaces import Interface
+
 SHARED = (".so", ".dylib")
 LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
 
 
 def build(options: Namespace) -> int:
-    from cvm.jit.aot.archive import archive
-    from cvm.jit.aot.build import build as built
+    from cvm.jit.aot.c_source import c_source
     from cvm.jit.aot.interfaces import HEADERS
 
-    if (path := Path(options.output)).suffix not in (".o", ".a", *SHARED):
+    path, in_c = Path(options.output), options.emit == "c"
+    if path.suffix not in ((".c",) if in_c else (".o", ".a", *SHARED)):
         kinds = (
             f"an object file, .o, a static library, .a, or a shared library, {' or '.join(SHARED)}"
         )
-        raise Usage(f"-o is {kinds}; got {options.output}")
+        raise Usage(
+            f"-o is {'a file of C, .c' if in_c else kinds}; got {options.output}"
+            + "; --emit c writes C" * (path.suffix == ".c")
+        )
+    if in_c and (options.cpus or options.triple):
+        raise Usage("--cpu, --triple: the C of --emit c is for any processor")
+    if options.arena and not in_c:
+        raise Usage("--arena: only C has static buffers; --emit c writes it")
     for header in options.header:
         if Path(header).suffix not in HEADERS:
             raise Usage(
@@ -52,13 +64,38 @@ def build(options: Namespace) -> int:
             raise Usage(
                 f"--size {name}={number}: no argument of @{', @'.join(entries)} has a size ?{name}"
             )
+    prefix, level = path.stem.removeprefix("lib"), CompileOptions(options.optimize)
+    if in_c:
+        source = c_source(module, entries, prefix, sizes, level, options.arena)
+        write(options.output, source.text.encode())
+        print(f"{path}: {source.sizes}")
+        interface = source.interface
+    else:
+        interface = _compiled(module, entries, prefix, sizes, level, options)
+    for header in options.header:
+        write(header, HEADERS[Path(header).suffix](interface).encode())
+    return 0
+
+
+def _compiled(
+    module: "Module",
+    entries: list[str],
+    prefix: str,
+    sizes: dict[str, int],
+    level: CompileOptions,
+    options: Namespace,
+) -> "Interface":
+    """Write an object file or a library, and return what it exports."""
+    from cvm.jit.aot.archive import archive
+    from cvm.jit.aot.build import build as built
+
+    path = Path(options.output)
     processors = [named_processor(name, options.triple) for name in options.cpus.split(",")]
     if len(processors) > 1 and path.suffix == ".o":
         raise Usage(
             "--cpu: several processors make several object files; -o makes a library of "
             "them, .a or .so"
         )
-    prefix, level = path.stem.removeprefix("lib"), CompileOptions(options.optimize)
     program = built(module, entries, prefix, sizes, level, processors)
     if path.suffix == ".o":
         write(options.output, program.objects[0])
@@ -66,9 +103,7 @@ def build(options: Namespace) -> int:
         write(options.output, archive(program.objects, program.symbols))
     else:
         _link(program.objects, path)
-    for header in options.header:
-        write(header, HEADERS[Path(header).suffix](program.interface).encode())
-    return 0
+    return program.interface
 
 
 def _link(images: Sequence[bytes], path: Path) -> None:

@@ -30,7 +30,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "opt layer.cvm --target cuda --print-after-all",
     ),
     "cost": ("cost layer.cvm --size N=64", "cost layer.cvm --size N=64 -o roofline.svg"),
-    "build": ("build layer.cvm --size N=16 -o layer.so --header layer.h",),
+    "build": (
+        "build layer.cvm --size N=16 -o layer.so --header layer.h",
+        "build digits.cvm --size N=1 --emit c --arena -o digits.c --header digits.h",
+    ),
     "import": ("import model.onnx --size N=1 -o model.cvm",),
     "test": ("test tests", "test tests --bless"),
     "prove": ("prove pair.cvm", "prove layer.cvm --pipeline canonicalize,fuse,rounding_shift"),
@@ -282,9 +285,22 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _OPTIMIZE,
             _arg(
                 "-o --output",
-                "an object file, .o, a static library, .a, or a shared one, .so",
+                "an object file, .o, a static library, .a, or a shared one, .so; with --emit c a "
+                "file of C, .c",
                 required=True,
                 metavar="FILE",
+            ),
+            _arg(
+                "--emit",
+                "with c: write C99 of integer programs, which needs no library, for any "
+                "processor's compiler",
+                choices=["object", "c"],
+                default="object",
+            ),
+            _flag(
+                "--arena",
+                "with --emit c: let intermediate arrays share one static buffer, where not all "
+                "are in use",
             ),
             _repeated("--size", "NAME=N", "the value of a size that the program leaves open"),
             _arg(

@@ -69,14 +69,8 @@ def build(
 
     TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
     """
-    functions = [settled(module, find(module, name), sizes) for name in entries]
-    for function in functions:
-        _callable(module, function)
-    module = module.with_functions({**module.functions, **{f.name: f for f in functions}})
-    prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
-    own = [f"{prefix}_message", f"{prefix}_version"]
-    message, version, *symbols = distinct(
-        [*own, *(f"{prefix}_{identifier(f.name)}" for f in functions)]
+    module, functions, prefix, (message, version, *symbols) = exported_names(
+        module, entries, prefix, sizes
     )
     versions, arrays = several(processors), [parameters(f) for f in functions]
     with compiling_for(processors[0]):
@@ -100,7 +94,29 @@ def build(
         exported.append((*symbols, message, version))
         name = f"{', '.join(p.cpu for p in versions)}, whichever is the last that this machine has"
     declared = tuple(zip(symbols, arrays, workspaces, strict=True))
-    return Built(tuple(images), tuple(exported), Interface(prefix, name, free, declared))
+    return Built(
+        tuple(images),
+        tuple(exported),
+        Interface(prefix, name, "caller" if free else "heap", declared),
+    )
+
+
+def exported_names(
+    module: Module, entries: Sequence[str], prefix: str, sizes: Mapping[str, int]
+) -> tuple[Module, list[Function], str, list[str]]:
+    """The module and its functions for these sizes, the prefix as C takes it, and the symbols: of
+    the messages, of the version, and of each function.
+
+    TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
+    """
+    functions = [settled(module, find(module, name), sizes) for name in entries]
+    for function in functions:
+        _callable(module, function)
+    module = module.with_functions({**module.functions, **{f.name: f for f in functions}})
+    prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
+    own = [f"{prefix}_message", f"{prefix}_version"]
+    symbols = distinct([*own, *(f"{prefix}_{identifier(f.name)}" for f in functions)])
+    return module, functions, prefix, symbols
 
 
 def _version(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...dialect.ir.function import Function, Value
 from ...dialect.types.sizes import product
@@ -39,14 +39,19 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Interface:
-    """The C functions of a library: symbols, parameters, bytes of workspace; if `freestanding`, of
-    the caller.
+    """The C functions of a library: symbols, parameters, bytes of workspace. The `memory` for that
+    is allocated on the heap in a call, given by the caller, or static.
     """
 
     prefix: str
     processor: str
-    freestanding: bool
+    memory: Literal["heap", "caller", "static"]
     functions: tuple[tuple[str, tuple[Parameter, ...], int], ...]
+
+    @property
+    def freestanding(self) -> bool:
+        """Test whether functions take their workspace from their caller."""
+        return self.memory == "caller"
 
 
 def parameters(function: Function) -> tuple[Parameter, ...]:
@@ -94,17 +99,19 @@ def _described(value: Value) -> str:
 def c_header(library: Interface) -> str:
     """Declarations for C, which C++ takes, too."""
     guard = f"{library.prefix}_H".upper()
-    users = (
-        "allocates while it runs, and nothing else",
-        "takes, at a multiple of 64, from its caller",
-    )
+    users = {
+        "heap": "allocates while it runs, and nothing else",
+        "caller": "takes, at a multiple of 64, from its caller",
+        "static": "has in static buffers",
+    }
+    static = library.memory == "static"
+    calls = "One call runs at a time." if static else "Any threads may call at the same time."
     lines = [
         f"/* Compiled by cvm for {library.processor}. Arrays are contiguous, the last "
         "index fastest; results do not overlap",
-        "   arguments. A function gives 0, or a number that the message is for. Any "
-        "threads may call at the same time.",
+        f"   arguments. A function gives 0, or a number that the message is for. {calls}",
         "   WORKSPACE is the number of bytes that a function "
-        f"{users[library.freestanding]}. */\n#ifndef {guard}\n#define {guard}",
+        f"{users[library.memory]}. */\n#ifndef {guard}\n#define {guard}",
         '#include <stdint.h>\n#ifdef __cplusplus\nextern "C" {\n#endif',
     ]
     for symbol, arrays, workspace in library.functions:

@@ -18,10 +18,11 @@ from ...dialect.support.diagnostics import Span
 from ...dialect.types.sizes import Dim, atoms_of, in_order, product
 from ...lowering.analysis.accesses import accesses, reads
 from ...lowering.analysis.parallel_loops import THREADS, block_size
-from .addresses import Val, fits
+from ..c.addresses import Val, fits
+from ..c.spelling import SHIFT
 from .emit_mma import emit_matrix
-from .expressions import Expressions
-from .scalar_spelling import SHIFT, helpers, lookup_tables, value_type
+from .expressions import CudaStatements
+from .scalar_spelling import helpers, lookup_tables
 
 AHEAD = 32  # iterations of a light loop at once
 LIGHT = 40  # expressions
@@ -78,7 +79,7 @@ def _helpers(body: str) -> str:
     return "".join(f"\n{d}\n" for d in reversed(needed))
 
 
-class _Function(Expressions):
+class _Function(CudaStatements):
     """One kernel's statements being emitted."""
 
     def __init__(self, kernel: ir.Kernel, name: str, requirements: Requirements) -> None:
@@ -129,45 +130,15 @@ class _Function(Expressions):
     # statements
 
     def block(self, block: ir.Block) -> None:
-        outer, taken = dict(self.known), self.taken
-        for s in block:
-            self.emit(s)
-        self.known, self.taken = outer, taken
+        taken = self.taken
+        super().block(block)
+        self.taken = taken
 
-    def emit(self, s: ir.Statement) -> None:
-        match s:
-            case ir.For():
-                self.loop(s)
-            case ir.If(condition, then, otherwise):
-                self.statement(condition)
-                self.line(f"if ({self.exact(condition).text}) {{")
-                self.inner(then)
-                if otherwise:
-                    self.line("} else {")
-                    self.inner(otherwise)
-                self.line("}")
-            case ir.Let(var, value):
-                self.statement(value)
-                found = self.exact(value)
-                self.known[id(var)] = self.named(
-                    found, "int" if found.ctype == "int" else value_type(var.type)
-                )
-                self.kept.append(var)
-            case ir.Alloc(tensor):
-                self.allocate(tensor)
-            case ir.Store(tensor, at, value):
-                self.statement(*at, value)
-                self.store(tensor, at, value)
-            case ir.Assert(condition, message, span):
-                self.statement(condition)
-                number = self.requirements.number(message, span)
-                self.line(f"if (!({self.exact(condition).text})) atomicMax(status, {number});")
+    def check(self, condition: Val, message: str, span: Span) -> None:
+        number = self.requirements.number(message, span)
+        self.line(f"if (!({condition.text})) atomicMax(status, {number});")
 
-    def inner(self, block: ir.Block) -> None:
-        with self.deeper():
-            self.block(block)
-
-    def loop(self, s: ir.For) -> None:
+    def loop(self, s: ir.For, pragma: str = "") -> None:
         if s.kind == "thread":
             self.threads(s)
             return
@@ -176,31 +147,25 @@ class _Function(Expressions):
             return
         if s.kind == "vector" and self.copied(s):
             return
+        if s is self.over_grid:
+            self.over_the_grid(s)
+            return
+        pragma = ""
+        if s.kind in ("unrolled", "vector"):
+            pragma = "#pragma unroll"
+        elif _loads_ahead(s):
+            pragma = f"#pragma unroll {AHEAD * THREADS // max(self.launch.threads, THREADS // 2)}"
+        super().loop(s, pragma)
+
+    def over_the_grid(self, s: ir.For) -> None:
         self.statement(s.start, s.end)
         start, end = self.address(s.start), self.address(s.end)
+        ctype = "int" if fits(s.end, 2**30) and start.ctype == "int" else "long long"
+        first, step = (f"({ctype}){e}" for e in _STRIDES[s.kind])
+        if s.start is not ZERO:
+            first = f"({ctype}){start.at(SHIFT)} + {first}"
         name = self.fresh()
-        if s is self.over_grid:
-            ctype = "int" if fits(s.end, 2**30) and start.ctype == "int" else "long long"
-            first, step = _STRIDES[s.kind]
-            first, step = f"({ctype}){first}", f"{name} += ({ctype}){step}"
-            if s.start is not ZERO:
-                first = f"({ctype}){start.at(SHIFT)} + {first}"
-        else:
-            ctype = "int" if fits(s.end) and start.ctype == "int" else "long long"
-            first, step = start.text, f"++{name}"
-            if s.kind in ("unrolled", "vector"):
-                self.line("#pragma unroll")
-            elif _loads_ahead(s):
-                self.line(
-                    f"#pragma unroll {AHEAD * THREADS // max(self.launch.threads, THREADS // 2)}"
-                )
-        self.line(f"for ({ctype} {name} = {first}; {name} < {end.at(SHIFT)}; {step}) {{")
-        outer = dict(self.known)
-        self.known[id(s.index)] = Val(name, ctype)
-        self.kept.append(s.index)
-        self.inner(s.body)
-        self.known = outer
-        self.line("}")
+        self.counted(s, (name, ctype), first, end.at(SHIFT), f"{name} += {step}")
 
     def copied(self, s: ir.For) -> bool:
         """A loop that moves a pack, as one access; from an array to shared memory it arrives by
@@ -253,7 +218,8 @@ class _Function(Expressions):
                 self.line(f"copies_arrive<{self.stages - 2}>();")
             self.line("__syncthreads();")
 
-    def allocate(self, tensor: Tensor) -> None:
+    def allocate(self, s: ir.Alloc) -> None:
+        tensor = s.tensor
         if tensor.space == "heap":
             return
         self.arrays[tensor] = name = self.fresh()

@@ -10,12 +10,12 @@ from ...dialect.kernel_ir.expressions import Expr, Tensor
 from ...dialect.kernel_ir.loops import For
 from ...dialect.kernel_ir.simplify_node import linear_index
 from ...lowering.gpu.mma import product_of, word
-from .expressions import Expressions
+from .expressions import CudaStatements
 
 PACK = "Pack<int, 4>"
 
 
-def emit_matrix(f: Expressions, s: For) -> None:
+def emit_matrix(f: CudaStatements, s: For) -> None:
     """A matrix loop, within one over the threads of a block."""
     assert f.thread is not None
     product = product_of(s)

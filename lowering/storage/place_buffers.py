@@ -8,6 +8,7 @@ Legal always; pays by memory. Arrays of known size with disjoint lifetimes share
 unknown size follow them, one after the other.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ...dialect.kernel_ir.execution_plan import Plan, scratch_buffers
@@ -31,20 +32,19 @@ def place_buffers(plan: Plan) -> Plan:
                 last[root] = n
         for scratch in scratch_buffers(kernel):
             first[scratch] = last[scratch] = n
-    offsets, workspace = _pack(first, last)
+    offsets, workspace = packed(first, last)
     return replace(plan, offsets=offsets, workspace=workspace)
 
 
-def _bytes(tensor: Tensor) -> Dim:
-    return (tensor.bytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
-
-
-def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tensor, Dim], Dim]:
-    """Offsets for arrays with lifetimes [first, last]: largest first, each at the lowest offset
-    free throughout.
+def packed(
+    first: Mapping[Tensor, int], last: Mapping[Tensor, int], alignment: int = ALIGNMENT
+) -> tuple[dict[Tensor, Dim], Dim]:
+    """Offsets for arrays with lifetimes [first, last], and the bytes of all: largest first, each at
+    the lowest offset free throughout.
     """
     offsets: dict[Tensor, Dim] = {}
-    known = [(size, t) for t in first if isinstance(size := _bytes(t), int)]
+    sizes = {t: (t.bytes + (alignment - 1)) // alignment * alignment for t in first}
+    known = [(size, t) for t, size in sizes.items() if isinstance(size, int)]
     placed: list[tuple[int, int, Tensor]] = []
     for size, t in sorted(known, key=lambda pair: -pair[0]):
         at = 0
@@ -62,5 +62,5 @@ def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tenso
     for t in first:
         if t not in offsets:
             offsets[t] = top
-            top = top + _bytes(t)
+            top = top + sizes[t]
     return offsets, top

@@ -266,6 +266,10 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/clocked.md", "sh"): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
     ("docs/command_line.md", "sh"): "test_levels.py::test_constants_that_the_text_leaves_out",
     ("docs/promises.md", "sh"): "test_selftest.py::test_some_parts_are_equal",
+    **{
+        ("docs/deploy.md", language): "test_c_source.py::test_the_programs_of_the_page"
+        for language in ("sh", "c", "cpp", "rust")
+    },
     ("docs/derivatives.md", "python"): "test_docs.py::test_python_in_pages_runs",
     ("docs/exactness.md", "sh"): "test_exactness.py::test_the_commands_of_the_page",
     ("docs/extending.md", "python"): "test_docs.py::test_patterns_and_pass_of_the_extending_page",

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cortex_m import BARE, LINKED
 from cvm.lowering.processor import ARM, TRIPLES, named
 from run_wasm import in_wasmtime
 
@@ -53,21 +54,6 @@ static int differ(void) {
 """
 HOSTED = """#include <stdio.h>
 int main(void) { int status = differ(); puts(status ? "differ" : "same"); return status; }
-"""
-BARE = """int semihosting(int operation, const void *block);
-__asm__(".thumb\\n.thumb_func\\n.global semihosting\\nsemihosting:\\n bkpt 0xab\\n bx lr\\n");
-void _start(void);
-__attribute__((section(".vectors"), used)) static void *const vectors[2] = {(void *)0x20300000, (void *)_start};
-void _start(void) {
-  *(volatile unsigned *)0xe000ed88 = 0xf << 20;  /* floating-point registers may be used */
-  semihosting(4, differ() ? "differ" : "same");
-  semihosting(0x18, (void *)0x20026);
-}
-"""
-LINKED = """SECTIONS {
-  . = 0; .vectors : { KEEP(*(.vectors)) } .text : { *(.text*) *(.rodata*) } .ARM.exidx : { *(.ARM.exidx*) }
-  . = 0x20000000; .data : { *(.data*) } .bss : { *(.bss*) *(COMMON) }
-}
 """
 VECTOR_UNIT = ",v=true,vlen=256,vext_spec=v1.0"
 MACHINES = {  # the triple, the system that zig links for, the flags that it needs, and the emulator

@@ -49,7 +49,7 @@ ORDER = {
     "math analysis graph formulas loops layout "
     "contraction storage reductions gpu stepping scheduling mlir "
     "verify_passes pipeline explain_strategies operation_costs levels",
-    "jit": "options host_processor targets cache llvm runtime calls cuda functions compile "
+    "jit": "options host_processor targets cache llvm runtime calls c cuda functions compile "
     "source_cache aot",
     "cvm": "tracing numpy transforms dali theano kernels importers terminal scheduling testing proving dask extending highlight "
     "language_server commands cli __main__",

@@ -1,7 +1,6 @@
-"""Names, lines and index arithmetic of CUDA C.
+"""Names, lines and index arithmetic of C.
 
-Indices do not overflow: they are computed in `int` if their bounds allow it, otherwise in `long
-long`.
+Indices do not overflow: they are computed in 32 bits if their bounds allow it, otherwise in 64.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +12,8 @@ from ...dialect.kernel_ir.index_bounds import index_bounds
 from ...dialect.kernel_ir.traverse import children, walk
 from ...dialect.types.sizes import Dim, Size
 from ...dialect.types.tensor_types import I64, ElementType
-from .scalar_spelling import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row
+from .spelling import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row, Spelling
 
-LONGEST = 70  # characters of an expression that is not named
 _INT = 2**31 - 1
 
 
@@ -38,18 +36,18 @@ class Val:
 class Addresses:
     """The emitter's environment: names of indices, variables, arrays, sizes and expressions."""
 
-    def __init__(self, sizes: Mapping[object, str], written: Iterable[Tensor]) -> None:
+    longest = 70  # characters of an expression that is not named
+
+    def __init__(
+        self, spelling: Spelling, sizes: Mapping[object, str], written: Iterable[Tensor]
+    ) -> None:
+        self.c = spelling
         self.lines: list[str] = []
         self.depth = 1
         self.names = 0
         self.sizes = sizes
         self.written = set(written)
         self.arrays: dict[Tensor, str] = {}
-        self.private: set[Tensor] = (
-            set()
-        )  # buffers of which every thread of a block has its own part
-        self.thread: Index | None = None
-        self.thread_name = ""
         self.known: dict[int, Val] = {}
         self.dims: dict[object, str] = {}
         self.shared: set[int] = set()  # what the current statement uses more than once
@@ -69,27 +67,14 @@ class Addresses:
         yield
         self.depth -= 1
 
-    @contextmanager
-    def unrolled(self, index: Index) -> Iterator[str]:
-        """A loop over all of an index, unrolled; its variable."""
-        name = self.fresh()
-        self.line("#pragma unroll")
-        self.line(f"for (int {name} = 0; {name} < {index.extent}; ++{name}) {{")
-        outer = dict(self.known)
-        self.known[id(index)] = Val(name, "int")
-        self.kept.append(index)
-        with self.deeper():
-            yield name
-        self.known = outer
-        self.line("}")
-
-    def fresh(self) -> str:
+    def fresh(self, like: str = "") -> str:
+        """A new name; dialects for people to read derive it from one of the program."""
         self.names += 1
         return f"v{self.names - 1}"
 
-    def named(self, value: Val, ctype: str) -> Val:
+    def named(self, value: Val, ctype: str, like: str = "") -> Val:
         """The value under a name of its own."""
-        name = self.fresh()
+        name = self.fresh(like)
         self.line(f"const {ctype} {name} = {value.text};")
         return Val(name, ctype)
 
@@ -126,19 +111,21 @@ class Addresses:
     # index arithmetic
 
     def address(self, e: Expr) -> Val:
-        """An index expression, in `int` or `long long`."""
+        """An index expression, in 32 or 64 bits."""
         match e:
             case Const(value, _):
                 text, ctype = (
-                    (str(value), "int") if abs(value) <= _INT else (f"{value}ll", "long long")
+                    (str(value), self.c.word)
+                    if abs(value) <= _INT
+                    else (f"{value}ll", self.c.long_word)
                 )
                 return Val(text, ctype, ATOM if value >= 0 else UNARY)
             case Extent(size):
-                return Val(self.size(size), "long long")
+                return Val(self.size(size), self.c.long_word)
         if id(e) in self.known:
             return self.known[id(e)]
         found = self.index_arithmetic(e)
-        if id(e) in self.shared or len(found.text) > LONGEST:
+        if id(e) in self.shared or len(found.text) > self.longest:
             found = self.named(found, found.ctype)
             self.remember(e, found)
         return found
@@ -155,11 +142,12 @@ class Addresses:
         if row is None or (divides and not _plain_division(*e.operands)):
             return self.computed(e.function, e.operands, I64)
         values = [self.address(o) for o in e.operands]
-        ctype = "int" if fits(e) and all(v.ctype == "int" for v in values) else "long long"
-        if ctype == "long long" and row.level == ATOM:
-            values = [wide(v) for v in values]  # overloaded functions want alike operands
-        elif ctype == "long long" and all(v.ctype == "int" for v in values):
-            values = [wide(values[0]), *values[1:]]  # which widens the other
+        word, long_word = self.c.word, self.c.long_word
+        ctype = word if fits(e) and all(v.ctype == word for v in values) else long_word
+        if ctype == long_word and row.level == ATOM:
+            values = [self.wide(v) for v in values]  # overloaded functions want alike operands
+        elif ctype == long_word and all(v.ctype == word for v in values):
+            values = [self.wide(values[0]), *values[1:]]  # which widens the other
         return Val(self.spell(row, values), ctype, row.level)
 
     def size(self, dim: Dim) -> str:
@@ -171,7 +159,7 @@ class Addresses:
         if dim.key not in self.dims:
             text = self._sum(dim)
             name = self.fresh()
-            self.head.append(f"  const long long {name} = {text};")
+            self.head.append(f"  const {self.c.long_word} {name} = {text};")
             self.dims[dim.key] = name
         return self.dims[dim.key]
 
@@ -200,8 +188,19 @@ class Addresses:
         if row.level == UNARY:  # no `--`
             inner = (UNARY + 1,) * 3
         return row.text.format(
-            **{k: v.at(n) for k, v, n in zip("abc", values, inner, strict=False)}, s=suffix
+            **{k: v.at(n) for k, v, n in zip("abc", values, inner, strict=False)},
+            s=suffix,
+            t=self.c.suffix(values[-1].ctype),
         )
+
+    def wide(self, value: Val) -> Val:
+        """The index in 64 bits."""
+        ctype = self.c.long_word
+        return value if value.ctype == ctype else Val(f"({ctype}){value.at(UNARY)}", ctype, UNARY)
+
+    def widened(self, values: list[Val]) -> list[Val]:
+        """The indices in one type."""
+        return values if len({v.ctype for v in values}) == 1 else [self.wide(v) for v in values]
 
     def exact(self, e: Expr) -> Val:
         """The value of an expression that is no index arithmetic."""
@@ -218,23 +217,9 @@ _INDEX = {
     "mul": Row("{a} * {b}", PRODUCT),
     "floordiv": Row("{a} / {b}", PRODUCT),
     "floormod": Row("{a} % {b}", PRODUCT),
-    "max": Row("max({a}, {b})"),
-    "min": Row("min({a}, {b})"),
+    "max": Row("max{t}({a}, {b})"),
+    "min": Row("min{t}({a}, {b})"),
 }
-
-
-def wide(value: Val) -> Val:
-    """The index as a `long long`."""
-    return (
-        value
-        if value.ctype == "long long"
-        else Val(f"(long long){value.at(UNARY)}", "long long", UNARY)
-    )
-
-
-def widened(values: list[Val]) -> list[Val]:
-    """The indices in one type: all `int`, or all `long long`."""
-    return values if len({v.ctype for v in values}) == 1 else [wide(v) for v in values]
 
 
 _BITS = 40  # of an index whose extent is not known: no array has more elements
@@ -284,6 +269,6 @@ def _plain_division(a: Expr, b: Expr) -> bool:
 
 
 def fits(e: Expr, most: int = _INT) -> bool:
-    """Test whether an index expression is known to fit `int`."""
+    """Test whether an index expression is known to fit 32 bits."""
     low, high = index_bounds(e)
     return low is not None and high is not None and -most <= low and high <= most

@@ -1,0 +1,263 @@
+"""One kernel as a static function of C99, whose names are the program's."""
+
+import re
+from dataclasses import replace
+from textwrap import wrap
+
+from ...dialect.ir.module import Module
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.execution_plan import Loop, Requirements, scratch_buffers
+from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Read, Tensor, as_index
+from ...dialect.support.diagnostics import Diagnostic, Span, TargetError
+from ...dialect.types.sizes import product
+from ...lowering.analysis.accesses import stores
+from .addresses import Val
+from .c99 import C99, LINE, Names
+from .spelling import (
+    AND,
+    ATOM,
+    BOTH,
+    EITHER,
+    EQUALITY,
+    OR,
+    ORDER,
+    PRODUCT,
+    SHIFT,
+    SUM,
+    UNARY,
+    XOR,
+    Row,
+)
+from .statements import Statements
+
+_DECLARATION = re.compile(r" *(const )?(u?int\d+_t|bool) \w+")
+_BITWISE = (PRODUCT, SUM, SHIFT, AND, XOR, OR)
+# operands, by how tightly they bind, that get parentheses though C would not need them
+_UNCLEAR = {
+    **dict.fromkeys((SHIFT, AND, XOR, OR), _BITWISE),
+    **dict.fromkeys((ORDER, EQUALITY), (ORDER, EQUALITY)),
+    EITHER: (BOTH,),
+}
+
+
+class Function(Statements):
+    """One kernel as a static function, which returns a status if it has checks."""
+
+    longest = LINE
+
+    def __init__(self, kernel: ir.Kernel, names: Names, requirements: Requirements) -> None:
+        found = ir.statements(kernel.body)
+        self.kernel, self.requirements = kernel, requirements
+        written = {*ir.written(kernel), *(kernel.parameters if kernel.aliasing else ())}
+        super().__init__(C99, {}, written)
+        spans = kernel.spans or (kernel.span,)
+        operator = spans[0].text.rpartition(".")[2]
+        self.name = names.of(f"{kernel.name}_{operator}" if operator else kernel.name)
+        self.local = Names({self.name})
+        self.wrapping: set[Tensor] = set()  # accumulators that are numbers modulo 2^width
+        self.stack = 0  # bytes of local arrays
+        self.arrays = {t: self.local.of(t.name) for t in tensors_of(kernel)}
+        self.reports = any(isinstance(s, (ir.Assert, ir.Fail)) for s in found)
+
+    def define(self) -> str:
+        kernel, arrays = self.kernel, dict(self.arrays)
+        self.block(kernel.body)
+        restrict = "" if kernel.aliasing else "restrict "
+        stored = ir.written(kernel)
+        parameters = [
+            f"{'' if t in stored else 'const '}{self.declared(t)} *{restrict}{name}"
+            for t, name in arrays.items()
+        ]
+        head = f"static {'int32_t' if self.reports else 'void'} {self.name}("
+        signature = wrap(", ".join(parameters) or "void", LINE - 8, break_on_hyphens=False)
+        status = ["  int32_t status = 0;"] * self.reports
+        end = ["  return status;"] * self.reports
+        opening = f"{head}{(chr(10) + '    ').join(signature)}) {{"
+        lines = [described(kernel), opening, *status, *self.head, *self.lines, *end, "}", ""]
+        return "\n".join(lines)
+
+    # names that say what they are
+
+    def fresh(self, like: str = "") -> str:
+        return self.local.of(like or "t")
+
+    def block(self, block: ir.Block) -> None:
+        taken = set(self.local.taken)
+        super().block(block)
+        self.local.taken = taken
+
+    def counted(self, s: ir.For, counter: tuple[str, str], start: str, end: str, step: str) -> None:
+        super().counted(s, counter, start, end, step)
+        self.local.taken.discard(counter[0])
+
+    def spell(self, row: Row, values: list[Val], suffix: str = "") -> str:
+        """The text, with parentheses where compilers warn of precedence that few know."""
+        return super().spell(
+            row,
+            [
+                replace(v, text=f"({v.text})", level=ATOM)
+                if v.level in _UNCLEAR.get(row.level, ()) and v.level != row.level
+                else v
+                for v in values
+            ],
+            suffix,
+        )
+
+    # statements
+
+    def emit(self, s: ir.Statement) -> None:
+        match s:
+            case ir.For(index, body) if not ir.may_jump(body) and (turns := _repeated(s)):
+                for n in turns:
+                    self.scope(ir.substitute_block(body, {index: as_index(n)}))
+            case ir.While(condition, body):
+                self.line("for (;;) {")
+                outer, taken = dict(self.known), set(self.local.taken)
+                with self.deeper():
+                    self.statement(condition)
+                    self.line(f"if (!({self.exact(condition).text})) break;")
+                    self.block(body)
+                self.known, self.local.taken = outer, taken
+                self.line("}")
+            case ir.Break() | ir.Continue():
+                self.line(f"{type(s).__name__.lower()};")
+            case ir.Return():
+                self.line("return status;" if self.reports else "return;")
+            case ir.Fail(message, span):
+                number = self.requirements.number(message, span)
+                self.line(f"return max_i32(status, {number});")
+            case ir.Guard(_, message, span):
+                super().emit(s)
+                self.line("if (status != 0) return status;")
+            case _:
+                super().emit(s)
+
+    def scope(self, block: ir.Block) -> None:
+        """A block for one value of an index, in braces if it declares something."""
+        first, depth = len(self.lines), "  " * self.depth
+        self.inner(block)
+        inner = self.lines[first:]
+        if any(_DECLARATION.match(line) and not line.startswith(f"{depth}   ") for line in inner):
+            self.lines[first:] = [f"{depth}{{", *inner, f"{depth}}}"]
+        else:
+            self.lines[first:] = [line[2:] for line in inner]
+
+    # memory
+
+    def allocate(self, s: ir.Alloc) -> None:
+        tensor = s.tensor
+        if tensor.space == "heap":
+            return
+        self.arrays[tensor] = name = self.fresh(tensor.name)
+        if tensor.shape:
+            length = max(1, int(product(tensor.shape)))
+            self.stack += length * tensor.element.bytes
+            self.line(f"{self.declared(tensor)} {name}[{length}];")
+            return
+        values = [
+            t.value
+            for t in ir.statements(self.kernel.body)
+            if isinstance(t, ir.Store) and t.tensor is tensor
+        ]
+        if tensor.element.is_integer and all(map(self.wraps, values)):
+            self.wrapping.add(tensor)
+        self.line(f"{self.accumulator_type(tensor)} {name};")
+
+    def wraps(self, value: Expr) -> bool:
+        """Test whether a value is computed modulo 2^width."""
+        match value:
+            case Apply(function):
+                return C99.rows[function, value.operands[-1].type.kind].mode == "modular"
+        return isinstance(value, Const) and value.value >= 0
+
+    def accumulator_type(self, tensor: Tensor) -> str:
+        if tensor in self.wrapping:
+            return C99.modular_type(tensor.element)
+        return self.declared(tensor)
+
+    def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val:
+        if tensor in self.wrapping:
+            return Val(self.arrays[tensor], self.accumulator_type(tensor), exact=False)
+        return super().load(tensor, at)
+
+    def store(self, tensor: Tensor, at: tuple[Expr, ...], value: Expr) -> None:
+        if tensor.shape or self.in_memory(tensor):
+            super().store(tensor, at, value)
+            return
+        name, sign = self.arrays[tensor], "="
+        match value:
+            case Apply("add", (Read(read), term)) if read is tensor and tensor in self.wrapping:
+                value, sign = term, "+="
+        found = self.modular(value) if tensor in self.wrapping else self.exact(value)
+        declaration = f"{'  ' * self.depth}{self.accumulator_type(tensor)} {name};"
+        if self.lines and self.lines[-1] == declaration:
+            self.lines[-1] = f"{declaration[:-1]} = {found.text};"
+        else:
+            self.line(f"{name} {sign} {found.text};")
+
+    def modular(self, e: Expr) -> Val:
+        match e:
+            case Cast(operand, type) if operand.type.is_integer and type.bits > operand.type.bits:
+                ctype = C99.modular_type(type)
+                return Val(f"({ctype}){self.exact(operand).at(UNARY)}", ctype, UNARY, False)
+        return super().modular(e)
+
+    def check(self, condition: Val, message: str, span: Span) -> None:
+        number = self.requirements.number(message, span)
+        self.line(f"if (!({condition.text})) status = max_i32(status, {number});")
+
+
+def _repeated(s: ir.For) -> range | None:
+    """The iterations for each of which the body of a loop is written: of an unrolled loop that
+    updates accumulators alone, or a single one.
+    """
+    if not isinstance(s.start, Const) or not isinstance(s.end, Const):
+        return None
+    turns = range(s.start.value, s.end.value)
+    updates = all(t.tensor.space == "register" for t in stores(s.body))
+    return turns if len(turns) == 1 or (s.kind == "unrolled" and updates) else None
+
+
+def tensors_of(kernel: ir.Kernel) -> tuple[Tensor, ...]:
+    """The arrays that a kernel is given: parameters, and large buffers of its own."""
+    scratch = scratch_buffers(kernel)
+    if isinstance(kernel, Loop):  # the last stands for the arrays of its plan
+        scratch.pop()
+    return *kernel.parameters, *scratch
+
+
+def described(kernel: ir.Kernel) -> str:
+    """A comment with the operations that a kernel computes, and their lines."""
+    lines: dict[int, list[str]] = {}
+    for span in kernel.spans or (kernel.span,):
+        if span.text:
+            lines.setdefault(span.line, []).append(_plain(span.text))
+    parts = [f"{', '.join(texts)} (line {n})" for n, texts in lines.items()] or ["copies"]
+    return "\n".join(wrap(f"/* {_plain(kernel.name)}: {', '.join(parts)} */", LINE))
+
+
+def _plain(text: str) -> str:
+    """Text that ends no comment: letters, digits and a few signs."""
+    return re.sub(r"[^A-Za-z0-9_.@% -]", "_", text)
+
+
+def refuse_floats(module: Module, kernel: ir.Kernel) -> None:
+    """Raise TargetError for a kernel with numbers that are no integers, at the operation that has
+    them.
+    """
+    types = [t.element for t in tensors_of(kernel)]
+    types += [s.tensor.element for s in ir.statements(kernel.body) if isinstance(s, ir.Alloc)]
+    types += [e.type for e in ir.nodes(kernel.body)]
+    if (element := next((t for t in types if not t.is_discrete), None)) is None:
+        return
+    spans = kernel.spans or (kernel.span,)
+    with_floats = {
+        o.span
+        for f in module.functions.values()
+        for o in f.operations
+        for v in (*(v for _, v in o.operator.operands()), *o.results)
+        if not v.known_type.element.is_discrete
+    }
+    span = next((s for s in spans if s in with_floats), spans[0])
+    message = f"{span.text or kernel.name} computes in {element}; C is emitted for integers alone"
+    raise TargetError(Diagnostic(message, span, "build"))

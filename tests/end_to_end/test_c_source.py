@@ -1,0 +1,342 @@
+"""C99 of integer programs, compiled by the system's C compiler, gives the bits of the reference."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cortex_m import BARE, LINKED
+from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.expressions import Cast, Index, Tensor, apply
+from cvm.dialect.kernel_ir.loops import For, Kernel, Store
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
+from cvm.dialect.types.tensor_types import (
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    UI8,
+    UI16,
+    UI32,
+    UI64,
+    ElementType,
+)
+from cvm.jit.c.c99 import C99
+from cvm.jit.c.emit import File
+
+import cvm
+from cvm import cli
+
+ROOT = Path(__file__).parents[2]
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror")
+compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+PROGRAM = """\
+func @main(%x: tensor<1x2x6x6xi32> {range = [-128, 127]}) -> (tensor<1x5xi32>, tensor<1x3x3x3xi32>) {
+  %w = const dense<WEIGHTS> : tensor<3x2x3x3xi32>
+  %v = const dense<OTHERS> : tensor<5x27xi32>
+  %sum = cvm.conv2d %x, %w {padding = [1, 1]}
+  %short = cvm.cvm_right_shift %sum {precision = 8, shift_bit = 6}
+  %int = cvm.relu %short
+  %for = cvm.max_pool2d %int {pool_size = [2, 2], strides = [2, 2]}
+  %rows = cvm.reshape %for {target_shape = [1, 27]}
+  %y = cvm.dense %rows, %v
+  return %y, %for
+}
+
+func @divide.by(%int8_t: tensor<4xi32>, %max_i32: tensor<4xi32>) -> tensor<4xi32> {
+  %status = dali.floordiv %int8_t, %max_i32
+  %r = dali.mod %status, 7
+  return %r
+}
+
+func @half(%x: tensor<4xi32>) -> tensor<4xi1> {
+  %h = dali.mul %x, 2
+  %f = dali.mul %h, 0.5
+  %y = dali.lt %f, 3
+  return %y
+}
+
+func @t(%x: tensor<4xi32>) { return %x }
+func @i32(%x: tensor<4xi32>) { return %x }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    random = np.random.default_rng(0)
+    weights, others = (
+        random.integers(-128, 128, shape).tolist() for shape in ((3, 2, 3, 3), (5, 27))
+    )
+    text = PROGRAM.replace("WEIGHTS", str(weights)).replace("OTHERS", str(others))
+    monkeypatch.chdir(tmp_path)
+    Path("p.cvm").write_text(text)
+    return tmp_path
+
+
+def library(folder: Path, source: str, *flags: str) -> ctypes.CDLL:
+    command = ["cc", *STRICT, *flags, "-shared", "-fPIC", "-o", "lib.so", source]
+    subprocess.run(command, check=True, cwd=folder)
+    return ctypes.CDLL(str(folder / "lib.so"))
+
+
+def pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+
+
+@compiled
+@pytest.mark.parametrize("arena", [[], ["--arena"]])
+def test_a_network_gives_the_bits_of_the_reference(
+    folder: Path, arena: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = ["--entry", "main", "--entry", "divide.by"]
+    assert cli.main(["build", "p.cvm", *entries, "--emit", "c", "-o", "net.c", *arena]) == 0
+    assert re.match(
+        r"net.c: RAM: \d+ bytes of static buffers; flash: 189 bytes", capsys.readouterr().out
+    )
+    built = library(folder, "net.c", "-O2")
+    x = np.random.default_rng(1).integers(-128, 128, (1, 2, 6, 6), np.int32)
+    y, z = np.empty((1, 5), np.int32), np.empty((1, 3, 3, 3), np.int32)
+    for _ in range(2):  # buffers keep nothing
+        assert built.net_main(*pointers(x, y, z)) == 0
+        for found, wanted in zip(
+            (y, z), cvm.compile(cvm.load("p.cvm"), target="reference")(x), strict=True
+        ):
+            np.testing.assert_array_equal(found, wanted)
+    built.net_message.restype = ctypes.c_char_p
+    x[0, 1, 2, 3] = 128
+    status = built.net_main(*pointers(x, y, z))
+    assert built.net_message(status) == b"1: argument %x: expected values from -128 to 127"
+    a, b, q = (np.array(v, np.int32) for v in ([8, -9, 10, -(2**31)], [1, 2, 0, -1], [0] * 4))
+    status = built.net_divide_by(*pointers(a, b, q))
+    assert b"zero" in built.net_message(status) and built.net_message(0) == b""
+    b[2] = 5
+    assert built.net_divide_by(*pointers(a, b, q)) == 0
+    wanted = cvm.compile(cvm.load("p.cvm"), "divide.by", target="reference")(a, b)
+    np.testing.assert_array_equal(q, wanted)
+
+
+def test_an_arena_takes_less_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = str(ROOT / "examples" / "digits" / "digits.cvm")
+    sizes = []
+    for more in ([], ["--arena"]):
+        arguments = ["--size", "N=1", "--emit", "c", "-o", "net.c", *more]
+        assert cli.main(["build", program, *arguments]) == 0
+        sizes.append(int(re.findall(r"RAM: (\d+) byte", Path("net.c").read_text())[0]))
+    assert sizes == [1024 + 2048 + 512, 1024 + 2048]
+
+
+VALUES = {
+    e: np.array([*e.limits, 0, 1, 2, 3, 5, 7, 100, e.limits[1] - 1, e.limits[0] // 2], e.dtype)
+    for e in (I8, I16, I32, I64, UI8, UI16, UI32, UI64)
+}
+SHIFTS = ("shl", "shr")
+
+
+@compiled
+def test_scalar_functions_are_those_of_the_table(tmp_path: Path) -> None:
+    """Every function of every type on ends of their ranges, with undefined behavior trapped."""
+    plans, wanted = [], []
+    for (function, kind), element in ((k, e) for k in C99.rows for e in VALUES):
+        if element.kind != kind or function == "select":
+            continue
+        values, row = VALUES[element], SCALARS[function]
+        a, b = (v.ravel() for v in np.meshgrid(values, values))
+        b = b % element.dtype.type(element.bits) if function in SHIFTS else b
+        arrays = [np.ascontiguousarray(v) for v in (a, b)][: row.arity]
+        with np.errstate(all="ignore"):
+            result = np.asarray(row.numpy(*arrays))
+        plans.append(pointwise(function, element, a.size, row.arity))
+        wanted.append((arrays, result))
+    for source in VALUES:
+        for target in (*VALUES, I1):
+            plans.append(pointwise("", source, VALUES[source].size, 1, target))
+            wanted.append(([VALUES[source]], VALUES[source].astype(target.dtype)))
+    file = File(Module({}), plans, [], arena=False)
+    for n, plan in enumerate(plans):
+        arrays = dict(zip((*plan.arguments, *plan.results), "abc", strict=False))
+        types = [C99.memory_type(t.element) for t in arrays]
+        parameters = ", ".join(f"{t} *{name}" for t, name in zip(types, "abc", strict=False))
+        file.define(plan, f"int32_t f{n}({parameters});\nint32_t f{n}({parameters})", arrays)
+    (tmp_path / "f.c").write_text(file.text())
+    traps = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error", "-O1")
+    built = library(tmp_path, "f.c", *traps, "-w")
+    for n, (arrays, result) in enumerate(wanted):
+        found = np.empty(result.shape, result.dtype)
+        assert getattr(built, f"f{n}")(*pointers(*arrays, found)) == 0
+        np.testing.assert_array_equal(found, result, plans[n].name)
+
+
+def pointwise(
+    function: str, element: ElementType, size: int, arity: int, to: ElementType = I1
+) -> Plan:
+    """A plan of one kernel: a function of each element of arrays, or their conversion."""
+    i = Index("i", size)
+    inputs = [Tensor(name, (size,), element) for name in "xz"[:arity]]
+    value = apply(function, *(t[i] for t in inputs)) if function else Cast(inputs[0][i], to)
+    y = Tensor("y", (size,), value.type)
+    name = f"{function or 'to'}_{to if not function else ''}_{element}"
+    kernel = Kernel(name, (*inputs, y), (For(i, (Store(y, (i,), value),)),))
+    return Plan(name, tuple(inputs), (y,), {}, (kernel,))
+
+
+def test_floats_are_refused_where_they_are_computed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["build", "p.cvm", "--entry", "half", "--emit", "c", "-o", "net.c"]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "p.cvm:21:8: error[build]: dali.mul computes in f32" in said and not Path("net.c").exists()
+    )
+    Path("f.cvm").write_text("func @main(%x: tensor<4xf32>) { return %x }")
+    assert cli.main(["build", "f.cvm", "--emit", "c", "-o", "net.c"]) == 1
+    assert "%x is tensor<4xf32>; C is emitted for integers alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--emit c -o net.o", "-o is a file of C, .c; got net.o"),
+        ("-o net.c", "got net.c; --emit c writes C"),
+        ("--emit c --cpu native -o net.c", "--cpu, --triple: the C of --emit c is for any"),
+        ("--arena -o net.o", "--arena: only C has static buffers"),
+        ("--emit c --entry t -o int32.c", "@t would be int32_t, a name of C"),
+        ("--emit c --entry t -o max.c --entry i32", "@i32 would be max_i32, a name of C"),
+    ],
+)
+def test_what_the_command_refuses(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+) -> None:
+    assert cli.main(["build", "p.cvm", *arguments.split()]) == (1 if "@" in said else 2)
+    assert said in capsys.readouterr().err
+
+
+def test_names_become_identifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of C, names of helpers, and names that end comments or strings."""
+    monkeypatch.chdir(tmp_path)
+    text = "func @long(%while: tensor<4xi32>, %x.$: tensor<4xi32>) -> tensor<4xi32> {\n"
+    text += "  %within_i32 = dali.mul %while, %x.$\n  %INT8_MAX = cvm.relu %within_i32\n"
+    text += "  %unix = dali.max %INT8_MAX, %while\n  return %unix\n}\n"
+    name = '*" ??' + chr(47) + "n.cvm"
+    folder = tmp_path / '*"'
+    folder.mkdir()
+    (folder / "p.cvm").write_text(text)
+    assert cli.main(["build", str(folder / "p.cvm"), "--emit", "c", "-o", "2;int.c"]) == 0
+    found = Path("2;int.c").read_text()
+    assert "int32_t cvm_2_int_long(const int32_t *in_while, const int32_t *in_x__" in found
+    assert '*"' not in found and name not in found
+    if shutil.which("cc"):
+        subprocess.run(["cc", *STRICT, "-c", "2;int.c", "-o", "n.o"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("language", "file"), [("c", "main.c"), ("cpp", "main.cpp"), ("rust", "main.rs")]
+)
+def test_the_programs_of_the_page(
+    language: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The programs of docs/deploy.md call the network as it is built there, and the kernel that it
+    shows is that.
+    """
+    linker = {"c": "cc", "cpp": "c++", "rust": "rustc"}[language]
+    if shutil.which(linker) is None or shutil.which("cc") is None:
+        pytest.skip(f"needs {linker}")
+    page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
+    (commands,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    program, *excerpts = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    Path(file).write_text(program)
+    command, compiling, running = commands.splitlines()
+    more = [f"--header=digits{end}" for end in (".hpp", ".rs")]
+    assert cli.main([*shlex.split(command)[1:], *more]) == 0
+    assert all(e in Path("digits.c").read_text() for e in excerpts)
+    if language == "c":
+        subprocess.run(shlex.split(compiling), check=True)
+    else:
+        subprocess.run(["cc", "-O1", "-c", "digits.c"], check=True)
+        flags = {"cpp": ("-std=c++20", "-Wall", "digits.o"), "rust": ("-C", "link-arg=digits.o")}
+        subprocess.run([linker, *flags[language], file, "-o", "main"], check=True)
+    image = np.zeros((1, 1, 8, 8), np.int32)
+    if language == "c":
+        image.reshape(-1)[10:51:8] = 16
+    done = subprocess.run(running, check=True, capture_output=True, text=True)
+    wanted = cvm.compile(cvm.load(ROOT / "examples" / "digits" / "digits.cvm"), target="reference")
+    assert [*map(int, done.stdout.split())] == np.asarray(wanted(image)).ravel().tolist()
+
+
+CALL = """#include "digits.h"
+#include "arrays.h"
+static int differ(void) {
+  static int32_t y[10];
+  if (digits_main((const int32_t *)x, y)) return 1;
+  for (unsigned n = 0; n < sizeof y; ++n) if (((unsigned char *)y)[n] != wanted[n]) return 2;
+  return 0;
+}
+void *memset(void *to, int byte, unsigned n) { for (char volatile *p = to; n--; ) *p++ = byte; return to; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_digits_on_a_microcontroller(
+    level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network of examples/digits on qemu's Cortex-M4, in less than 30 kB of code."""
+    for tool in ("arm-none-eabi-gcc", "qemu-system-arm"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {tool}")
+    monkeypatch.chdir(tmp_path)
+    program = str(ROOT / "examples" / "digits" / "digits.cvm")
+    arguments = [
+        "--size",
+        "N=1",
+        "--emit",
+        "c",
+        "--arena",
+        "-o",
+        "digits.c",
+        "--header",
+        "digits.h",
+    ]
+    assert cli.main(["build", program, *arguments]) == 0
+    with np.load(ROOT / "examples" / "digits" / "test.npz") as held_back:
+        x = held_back["images"][:1].reshape(1, 1, 8, 8).astype(np.int32)
+    wanted = np.asarray(cvm.compile(cvm.load(program), target="reference")(x))
+    text = [
+        f"static const _Alignas(8) unsigned char {n}[] = {{{', '.join(map(str, v.tobytes()))}}};"
+        for n, v in (("x", x), ("wanted", wanted))
+    ]
+    Path("arrays.h").write_text("\n".join(text))
+    Path("main.c").write_text(CALL + BARE)
+    Path("link.ld").write_text(LINKED)
+    compiler = ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", level]
+    subprocess.run([*compiler, *STRICT, "-c", "digits.c"], check=True)
+    sizes = subprocess.run(
+        ["arm-none-eabi-size", "digits.o"], check=True, capture_output=True, text=True
+    )
+    constants = int(re.findall(r"flash: (\d+)", Path("digits.c").read_text())[0])
+    assert int(sizes.stdout.splitlines()[1].split()[0]) - constants < 30_000
+    link = ["-w", "-nostdlib", "-T", "link.ld", "main.c", "digits.o", "-lgcc", "-o", "run"]
+    subprocess.run([*compiler, *link], check=True)
+    emulator = [
+        "qemu-system-arm",
+        "-M",
+        "mps2-an386",
+        "-nographic",
+        "-semihosting",
+        "-kernel",
+        "run",
+    ]
+    done = subprocess.run(
+        emulator, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100
+    )
+    assert (done.stdout + done.stderr).strip() == "same", done
