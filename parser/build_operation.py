@@ -16,6 +16,7 @@ from ..dialect.types.literal_types import fit, literal_type
 from ..dialect.types.tensor_types import ELEMENT_TYPES, FieldType, TensorType, Type
 from .actions import read_string
 from .scope import Report, Scope
+from .similar_operators import similar_operators
 from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperationNode, Token
 from .type_syntax import unknown_element
 
@@ -109,16 +110,26 @@ def from_generic(name: str) -> str:
     return name
 
 
+def _ufunc(name: str) -> str:
+    """The end of a message about numpy.add and the like, which are one operator."""
+    from ..dialect.numpy.ufunc_table import UFUNCS
+
+    dialect, _, rest = name.partition(".")
+    known = dialect == "numpy" and rest in UFUNCS
+    return f'; it is numpy.elementwise with {{ufunc = "{rest}"}}' if known else ""
+
+
 def unknown_operator(report: Report, name: str) -> str:
     dialect, _, rest = name.partition(".")
     known = sorted({n.partition(".")[0] for n in OPERATORS if "." in n})
     if dialect in known:
         inside = [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")]
-        other = next(
-            (f"there is {n}" for n in OPERATORS if n.endswith(f".{rest}")),
-            f"`cvm ops {dialect}` lists them",
+        meant = (
+            _ufunc(name)
+            or report.meant(rest, inside, f"{dialect}.")
+            or similar_operators(rest)
+            or f"; `cvm ops {dialect}` lists them"
         )
-        meant = report.meant(rest, inside, f"{dialect}.") or f"; {other}"
         return f"the {dialect} dialect has no operator {rest[:80]}{meant}"
     meant = report.meant(name, OPERATORS) or report.meant(dialect, known)
     return f"expected an operator of {', '.join(known)}, got {name[:80]}{meant}"

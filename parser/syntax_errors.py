@@ -13,6 +13,7 @@ from .lalr import Parser
 from .lalr_tables import END
 from .lex import UNKNOWN
 from .resynchronize import STARTS
+from .similar_operators import similar_operators
 from .syntax_tree import Token
 
 KNOWN = set(
@@ -155,8 +156,8 @@ def word(token: Token) -> str:
 def meant(said: Said, token: Token) -> str:
     """A suggestion for a misspelt word."""
     if said.code == "parse.operator":
-        known = [n for n in OPERATORS if n.endswith(f".{token.text}")] or OPERATORS
-        return did_you_mean(token.text, [n for n in known if not n.startswith(f"{token.text}.")])
+        known = [n for n in OPERATORS if not n.startswith(f"{token.text}.")]
+        return similar_operators(token.text) or did_you_mean(token.text, known)
     if token.type != "NAME":
         return ""
     words = {"parse.item": "func graph module", "parse.statement": "return const call"}
