@@ -25,6 +25,7 @@ from . import functions
 from .arrays import Along, Array, Known, Made, Values
 from .blocks import FAULT, one_bit
 from .definitions import UNDEFINED, Definitions, arguments
+from .hoist_tests import LoopValues, hoisted
 from .numbers import BOOL, INT, Arithmetic, Number, NumberType, common, of_python
 from .source import FunctionSource
 
@@ -100,6 +101,8 @@ class Builder(Arithmetic):
         self.made: list[Made] = []
         self.captured: dict[str, np.ndarray] = {}
         self.results: list[ex.Tensor] = []
+        # loops by id, their values, and the facts and small numbers around them
+        self.hoistable: dict[int, tuple[ir.For, LoopValues, list[Affine], set[ex.Expr]]] = {}
         self.returned: object = Unready
         self.first_return: ast.AST | None = None
         self.loops: list[
@@ -119,6 +122,8 @@ class Builder(Arithmetic):
             )
         none = [ir.Store(FAULT, (ex.as_index(n),), ex.ZERO) for n in range(2)]
         body = (*none, *self.head, *self.allocations, *self.out)
+        if not self.changed:
+            body = ir.rewrite_block(body, self.without_tests)
         written = [a.tensor for n, a in self.arrays.items() if n in self.written]
         views = {t: ex.Tensor(f"{t.name}.out", t.shape, t.element) for t in written}
         body = ir.replace_arrays(body, views)
@@ -140,6 +145,15 @@ class Builder(Arithmetic):
             returned,
             self.captured,
         )
+
+    def without_tests(self, s: ir.Statement) -> ir.Block | None:
+        """An innermost loop with its tests before it."""
+        if id(s) not in self.hoistable:
+            return None
+        loop, values, self.facts, self.small = self.hoistable[id(s)]
+        if any(isinstance(inner, (ir.For, ir.While)) for inner in ir.statements(loop.body)):
+            return None
+        return (hoisted(self, loop, values),)
 
     def _argument(self, a: ast.arg) -> object:
         kind = self.signature[a.arg]
@@ -474,7 +488,7 @@ class Builder(Arithmetic):
             self.unready = True
             zero = Number(ex.ZERO, True)
             found = self.range_loop(zero, zero, 1, s)
-        around, facts, index, value = found
+        around, facts, index, value, ends = found
         flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
         if flag is not None:
             self.out.append(ir.assign(flag, one_bit(False)))
@@ -482,10 +496,15 @@ class Builder(Arithmetic):
         self.rank(index)
         with self.nested(*facts) as body:
             self.small.add(index)
-            self.attempt(lambda: self.store(s.target, value(), s.iter))
+            target = value()
+            self.attempt(lambda: self.store(s.target, target, s.iter))
             self.statements(s.body)
         self.loops.pop()
-        self.out.append(around(tuple(body)))
+        moving = isinstance(target, Number) and isinstance(target.expr, ex.Var) and ends[1]
+        values = LoopValues(target.expr, *ends[1]) if moving else LoopValues(index, *ends[0])
+        loop = around(tuple(body))
+        self.out.append(loop)
+        self.hoistable[id(loop)] = loop, values, [*self.facts], {*self.small}
         return self.otherwise(s.orelse, flag)
 
     def otherwise(self, block: Sequence[ast.stmt], flag: ex.Tensor | None) -> bool:
@@ -517,16 +536,18 @@ class Builder(Arithmetic):
                 )
         over = self.value(s.iter)
         if isinstance(over, Array) and over.rank:
-            around, facts, index, _ = self.range_loop(
+            around, facts, index, _, ends = self.range_loop(
                 Number(ex.ZERO, True), Number(over.lengths[0], True), 1, s
             )
-            return around, facts, index, lambda: self.part(over, [index], s.iter)
+            return around, facts, index, lambda: self.part(over, [index], s.iter), ends
         raise self.source.mistake(
             f"loops run over range(...) and arrays, not over a {self.described(over)}", s.iter
         )
 
     def range_loop(self, start: Number, stop: Number, step: int | Number, s: ast.For) -> Any:
-        """The loop around a body, what holds in it, its index, and the value of its target."""
+        """The loop around a body, what holds in it, its index, the value of its target, and the
+        least and the greatest value of the index and of a target that is not computed of it.
+        """
         name = _name(s.target)
         first, last = self.let(start.expr), self.let(stop.expr)
         if step == 0:
@@ -541,6 +562,7 @@ class Builder(Arithmetic):
                 facts,
                 index,
                 lambda: Number(index, True),
+                ((first, last - 1), None),
             )
         index = ex.Index(f"{name}.n", ir.UNBOUNDED)
         if isinstance(step, int):
@@ -552,6 +574,7 @@ class Builder(Arithmetic):
             else:
                 count = self.distance(low, high, ex.cast(size, UI64))
             value = first + index * step
+            target = (first, last - 1) if step > 0 else (last + 1, first)
             facts = [affine(index)]
             if exact:
                 ends = affine(value) - affine(first), (affine(last) - affine(value)).plus(-1)
@@ -569,12 +592,14 @@ class Builder(Arithmetic):
             size = ex.cast(ex.select(up, by, -by), UI64)
             count = self.distance(ex.select(up, first, last), ex.select(up, last, first), size)
             value, facts = first + index * by, [affine(index)]
+            target = ex.select(up, first, last + 1), ex.select(up, last - 1, first)
         count = self.let(count)
         return (
             (lambda body: ir.For(index, body, ex.ZERO, count)),
             facts,
             index,
             lambda: Number(self.let(value, name), True),
+            ((ex.ZERO, count - 1), target),
         )
 
     def distance(self, low: ex.Expr, high: ex.Expr, step: ex.Expr) -> ex.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -109,7 +109,9 @@ class Version:
 
         sizing = () if self.sizing is None else (self._lowered(self.sizing),)
         with compiling_for(self.options.cpu):
-            return emit_plans(self.plan, *sizing, optimize=self.options.optimize > 0)
+            optimize = self.options.optimize > 0
+            text = emit_plans(self.plan, *sizing, optimize=optimize)
+            return replace(text, pipeline="loops") if optimize else text
 
     @cached_property
     def library(self) -> Any:
@@ -122,8 +124,9 @@ class Version:
         check_runs_here(self.options.cpu)
         entries = {name: ENTRY for name in ("entry", "entry1")[: 1 + (self.sizing is not None)]}
         with compiling_for(self.options.cpu):
-            module = self.text.module
-            return Library(module, entries, (), imports() if module.is_parallel else {})
+            module, pipeline = self.text.module, self.text.pipeline
+            imported = imports() if module.is_parallel else {}
+            return Library(module, entries, (), imported, pipeline)
 
     def lower(self, stage: str) -> str:
         if stage == "loops":

@@ -75,7 +75,7 @@ class NativeStepper:
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
         imported = imports(stops=False) if text.module.is_parallel else {}
-        self.library = Library(text.module, exports, imports=imported, slp=text.slp)
+        self.library = Library(text.module, exports, imports=imported, pipeline=text.pipeline)
         arrays = [
             _aligned(_array_type(t, clockwork, tick, n), n)
             for n, t in enumerate(tick.plan.arguments)
@@ -171,7 +171,7 @@ def emit_steps(tick: StepPlan) -> Text:
         _loop(tick, name, entry) for _, (name, entry) in zip(tick.plans, names, strict=False)
     )
     module = source.module.joined(ll.Module((), declarations(register_of()) + loops))
-    return replace(source, module=module, slp=tick.several is None)
+    return replace(source, module=module, pipeline="few" if tick.several else "slp")
 
 
 def _loop(tick: StepPlan, name: str, entry: str) -> str:

@@ -48,7 +48,7 @@ class Text:
     module: ll.Module
     sizes: tuple[tuple[object, ...], ...]
     requirements: tuple[tuple[str, Span], ...]
-    slp: bool = False  # whether scalars side by side are worth vectors
+    pipeline: str = "few"  # of PIPELINES in llvm_context
 
 
 def emit_plans(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:

@@ -53,6 +53,7 @@ LARGE = Sizes(default=LONG)  # sizes that are not known: any may be large
 # which it looks inside, too; estimated, not timed
 VERY_LONG = 1 << 24
 LOOK_EVERY = 1 << 16  # iterations of loops without bounds; estimated, not timed
+NESTED_LOOK_EVERY = 1 << 10  # iterations of loops around long ones; estimated, not timed
 STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
 NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
 BEGIN, END, STATUS_POINTER = (
@@ -72,20 +73,20 @@ def parallel_loop(kernel: ir.Kernel) -> ir.For | None:
 
 
 def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int]:
-    """The innermost long loops, by id, which look for signals, and after how many iterations."""
+    """The innermost long loops, by id, which look for signals, and after how many iterations; 0 for
+    those around them: loops that could be long may be short.
+    """
     factors: dict[int, int] = {}
     if parallel is not None:
         block = parallel.body if block_operations(parallel.body, LARGE, MOVED) > VERY_LONG else ()
     for s in block:
-        if isinstance(s, ir.If):
-            factors |= long_loops((*s.then, *s.otherwise))
-        elif isinstance(s, ir.While):
-            factors |= long_loops(s.body)
+        if isinstance(s, (ir.If, ir.While)):
+            factors |= long_loops(sum(ir.blocks(s), ()))
         elif isinstance(s, ir.For) and block_operations((s,), LARGE, MOVED) > LONG:
             if not (inner := long_loops(s.body)) and s.kind in ("serial", "vector"):
                 each = max(1, block_operations(s.body, LARGE, MOVED))
                 inner = {id(s): 1 << max(1, LONG // each).bit_length() - 1}
-            factors |= inner
+            factors |= {id(s): 0, **inner}
     return factors
 
 
@@ -214,9 +215,7 @@ class KernelEmitter:
         mutable = {*ir.written(kernel), *(kernel.parameters if kernel.aliasing else ())}
         self.scope = Scope(mutable, self.arrays)
         self.targets: list[tuple[ll.Block, ll.Block]] = []  # of break and continue, by loop
-        self.turns_left: ll.Value | None = (
-            None  # of loops without bounds, until one looks for signals
-        )
+        self.turns_left: ll.Value | None = None  # until a loop looks for signals
         self.addresses = Addresses(
             self.b,
             self.scope,
@@ -247,8 +246,9 @@ class KernelEmitter:
 
     def define(self) -> tuple[Definition, list[Tensor], set[ll.Declaration]]:
         """The function, its arrays in the order of its parameters, and what it calls."""
-        has_while = any(isinstance(s, ir.While) for s in ir.statements(self.kernel.body))
-        if has_while and self.optimize:
+        if (self.kernel.scheduled and 0 in self.long.values()) or (  # nests of programs are large
+            self.optimize and any(isinstance(s, ir.While) for s in ir.statements(self.kernel.body))
+        ):
             self.turns_left = self.b.fresh(ll.POINTER)
             self.b.entry.append((self.turns_left, ll.alloca(ll.WORD)))
             self.b.do(ll.store(ll.index(LOOK_EVERY), self.turns_left))
@@ -343,16 +343,7 @@ class KernelEmitter:
         b.do(ll.branch_if(self.values.value(condition), turn, after))
         scope.drop_stale()
         b.start(turn)
-        if self.turns_left is not None:
-            left = b.add(ll.load(ll.WORD, self.turns_left))
-            b.do(ll.store(b.add(ll.binary("sub", left, ll.ONE)), self.turns_left))
-            self.look_if(
-                b.add(
-                    ll.compare(
-                        "eq", b.add(ll.binary("and", left, ll.index(LOOK_EVERY - 1))), ll.ZERO
-                    )
-                )
-            )
+        self.look_after(LOOK_EVERY)
         self.targets.append((after, test))
         self.emit_block(body)
         self.targets.pop()
@@ -404,7 +395,7 @@ class KernelEmitter:
         """A loop's body for its index from start by steps; `left_for` is where a `break` goes on,
         where that is not after these turns.
         """
-        if id(s) in self.long:
+        if self.long.get(id(s)):
             self.stretches(s, start, stop, step)
             return
         reduces = self.optimize and reduces_vectors(s)
@@ -425,6 +416,8 @@ class KernelEmitter:
             if jumps_on(s.body):
                 self.b.do(ll.branch(following))
                 self.b.start(following)
+            if self.long.get(id(s)) == 0:
+                self.look_after(NESTED_LOOK_EVERY)
             if reduces and reads_in_order(s):
                 self.b.do(SINGLE_THREAD_ACQUIRE)
 
@@ -440,6 +433,15 @@ class KernelEmitter:
             self.turns(s, first, self.b.add(ll.select(more, end, stop)), step, after)
             self.look_if(more)
         self.long[id(s)] = every
+
+    def look_after(self, turns: int) -> None:
+        """Count an iteration, and look for signals after `turns` of them, in optimized code."""
+        if self.turns_left is not None:
+            b, part = self.b, ll.index(LOOK_EVERY // turns)
+            left = b.add(ll.binary("sub", b.add(ll.load(ll.WORD, self.turns_left)), part))
+            b.do(ll.store(left, self.turns_left))
+            rest = b.add(ll.binary("and", left, ll.index(LOOK_EVERY - 1)))
+            self.look_if(b.add(ll.compare("ult", rest, part)))
 
     def look_if(self, due: ll.Value) -> None:
         """Looks for signals if they are due, and leaves the kernel if a handler has raised."""

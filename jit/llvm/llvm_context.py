@@ -16,6 +16,9 @@ from ...lowering.processor import GENERIC, Processor, freestanding, normalized, 
 
 LAST_LLVM = 22  # known to have the options that are set here
 OPTIONS = {"disable-lsr": True, "enable-phi-of-ops": False}
+# the levels of LLVM's own pipelines: one makes vectors of equal scalars side by side, the other
+# optimizes loops that people wrote, and makes vectors of them
+PIPELINES = {"slp": 3, "loops": 1}
 
 
 def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
@@ -82,21 +85,21 @@ class Toolchain:
             raise RuntimeError(f"LLVM IR parsing error\n{error}")
         return llvm.ModuleRef(parsed, context)
 
-    def optimised(self, text: str, slp: bool = False) -> Any:
-        """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that
-        helps, with their tests at the end and what they share before them, so a few passes will do;
-        with `slp`, which costs time, equal scalars side by side become vectors.
+    def optimised(self, text: str, pipeline: str = "few") -> Any:
+        """The parsed module after LLVM's passes. Loops of programs come with vectors and unrolled
+        where that helps, with their tests at the end and what they share before them, so a few
+        passes will do; those of PIPELINES cost time.
         """
         module = self.parsed(text)
-        options = llvm.create_pipeline_tuning_options(3)
-        options.loop_vectorization = options.loop_interleaving = False
+        options = llvm.create_pipeline_tuning_options(PIPELINES.get(pipeline, 3))
+        options.loop_vectorization = options.loop_interleaving = pipeline == "loops"
         builder = llvm.create_pass_builder(
             self.machine, options
         )  # one a run: a run leaves it callbacks into its stack
-        passes = builder.getModulePassManager() if slp else self._passes
+        passes = builder.getModulePassManager() if pipeline in PIPELINES else self._passes
         with options_set():
             _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
-        if slp:
+        if passes is not self._passes:
             llvm.newpassmanagers.NewPassManager._dispose(passes)  # which its `close` does not do
             passes.detach()
         return module

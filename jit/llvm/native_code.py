@@ -51,10 +51,14 @@ def _linker(generation: int) -> Any:
     return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=True)
 
 
-def optimise(module: Module | str, slp: bool = False, passes: bool = True) -> Any:
+def optimise(module: Module | str, pipeline: str = "few", passes: bool = True) -> Any:
     """The module after LLVM's passes, or before any."""
     with toolchain() as tools:
-        return tools.optimised(complete(module), slp) if passes else tools.parsed(complete(module))
+        return (
+            tools.optimised(complete(module), pipeline)
+            if passes
+            else tools.parsed(complete(module))
+        )
 
 
 def complete(module: Module | str, features: Collection[str] | None = None) -> str:
@@ -82,13 +86,13 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
 
 
 def optimised_text(source: "Text", options: "CompileOptions") -> str:
-    return str(optimise(source.module, source.slp, options.optimize > 0))
+    return str(optimise(source.module, source.pipeline, options.optimize > 0))
 
 
 def assembly(source: "Text", options: "CompileOptions") -> str:
     with options_set():
         machine = target_machine(described=processor())
-        return machine.emit_assembly(optimise(source.module, source.slp, options.optimize > 0))
+        return machine.emit_assembly(optimise(source.module, source.pipeline, options.optimize > 0))
 
 
 def object_file(module: Module, passes: bool = True) -> bytes:
@@ -116,21 +120,21 @@ def _for_system(text: str, machine: Any) -> str:
     )
 
 
-def object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:
+def object_code(module: Module | str, pipeline: str = "few", passes: bool = True) -> bytes:
     """The machine code as an object file, from the cache where it is there."""
-    name = disk_cache.key(str(module), str(slp), str(passes), *environment())
+    name = disk_cache.key(str(module), pipeline, str(passes), *environment())
     if (image := disk_cache.load(name)) is None:
-        image = fresh_object_code(module, slp, passes)
+        image = fresh_object_code(module, pipeline, passes)
         disk_cache.store(name, image)
     return image
 
 
-def fresh_object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:
+def fresh_object_code(module: Module | str, pipeline: str = "few", passes: bool = True) -> bytes:
     """The machine code as an object file."""
     text = complete(module)
     check_time()
     with toolchain() as tools:
-        return tools.object_code(tools.optimised(text, slp) if passes else tools.parsed(text))
+        return tools.object_code(tools.optimised(text, pipeline) if passes else tools.parsed(text))
 
 
 def _cause() -> str:
@@ -163,10 +167,10 @@ class Library:
         exports: Mapping[str, tuple[Any, ...]],
         data: Sequence[str] = (),
         imports: Mapping[str, int] | None = None,
-        slp: bool = False,
+        pipeline: str = "few",
     ) -> None:
         builder = llvm.JITLibraryBuilder()
-        for image in [object_code(code, slp)] if isinstance(code, (str, Module)) else code:
+        for image in [object_code(code, pipeline)] if isinstance(code, (str, Module)) else code:
             builder = builder.add_object_img(image)
         builder = builder.add_current_process()
         for name in (*exports, *data):

@@ -43,13 +43,17 @@ SEEN = [name for name, path in PATHS.items() if path.seen]
 def code_made_once() -> Iterator[None]:
     """Cache LLVM's code by its text and processor, shared by all paths: half of the time."""
     real = native_code.fresh_object_code
-    make = lru_cache(maxsize=1 << 12)(lambda text, slp, passes, cpu: real(text, slp, passes))
+    make = lru_cache(maxsize=1 << 12)(
+        lambda text, pipeline, passes, cpu: real(text, pipeline, passes)
+    )
     with pytest.MonkeyPatch.context() as patch:
         for module in (native_code, codegen_units, native_function):
             patch.setattr(
                 module,
                 "fresh_object_code",
-                lambda text, slp=False, passes=True: make(text, slp, passes, processor().cpu),
+                lambda text, pipeline="few", passes=True: make(
+                    text, pipeline, passes, processor().cpu
+                ),
             )
         yield
 

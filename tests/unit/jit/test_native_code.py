@@ -87,7 +87,7 @@ with llvm_context.toolchain() as tools:
     for n in range(150):
         if n == 50:
             before = resident()
-        tools.optimised("define void @f() { ret void }", slp=True)
+        tools.optimised("define void @f() { ret void }", 'slp')
 print(resident() - before)
 """
 
