@@ -10,7 +10,6 @@ rules of aliasing allow. Names of the program become identifiers; no other text 
 code. Integers only: TargetError names the operation that has floats.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -25,7 +24,7 @@ from ...dialect.types.sizes import product
 from ...dialect.types.tensor_types import ElementType
 from ...lowering.storage.place_buffers import packed
 from .c99 import BYTES, C99, HEAD, LINE, Names, helpers_text
-from .kernels import Function, refuse_floats, tensors_of
+from .kernels import Function, refuse_floats, tensors_of, unused
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,8 @@ class File:
         """Define the function of a plan, after those of its kernels; `arrays` are its parameters'
         names, and `lead` the statements before all.
         """
+        for kernel in plan.all_kernels:
+            refuse_floats(self.module, kernel)
         self.place_constants(plan)
         self.place_buffers(plan)
         self.step(plan, head, arrays, lead)
@@ -107,13 +108,13 @@ class File:
             lines = [*lead, "int32_t status = 0;", *calls, "return status;"]
         else:
             lines = [*lead, *calls, "return 0;"]
-        used = {*re.findall(r"\w+", " ".join(lines))}
-        lines = [*(f"(void){name};" for name in arrays.values() if name not in used), *lines]
+        lines = [*unused(arrays.values(), lines), *lines]
         self.functions.append("\n".join([f"{head} {{", *_indented(lines), "}", ""]))
 
     def place_constants(self, plan: Plan) -> None:
         """Define constants; equal ones are one."""
-        for tensor, array in plan.data.items():
+        used = {p.home[t] for p in plan.plans for k in p.kernels for t in tensors_of(k)}
+        for tensor, array in ((t, a) for t, a in plan.data.items() if t in used):
             data = np.ascontiguousarray(array)
             element, ctype = tensor.element, C99.memory_type(tensor.element)
             if (key := (element, data.tobytes())) not in self.constants:
@@ -157,7 +158,6 @@ class File:
             if isinstance(kernel, Loop):
                 lines += self.loop(kernel, named)
                 continue
-            refuse_floats(self.module, kernel)
             function = Function(kernel, self.names, self.requirements)
             self.functions.append(function.define())
             self.stack = max(self.stack, function.stack)
@@ -172,11 +172,13 @@ class File:
         """
         inner, steps = loop.plan, loop.steps
         inputs = [named[loop.parameters[n]] for n in loop.operands]
-        results, spares = [named[t] for t in loop.outputs], [named[t] for t in loop.scratch[:-1]]
+        results = [named[t] for t in loop.outputs]
+        spares = [named.get(t, "") for t in loop.scratch[:-1]]
         name, local = self.names.of(loop.name), Names()
         arrays = {t: local.of(t.name) for t in (*inner.arguments, *inner.results)}
+        written = {inner.home[t] for k in inner.kernels for t in k.outputs}
         declared = ", ".join(
-            f"{'' if t in inner.results else 'const '}{C99.memory_type(t.element)} *{n}"
+            f"{'' if t in written else 'const '}{C99.memory_type(t.element)} *{n}"
             for t, n in arrays.items()
         )
         self.step(inner, f"static int32_t {name}({declared or 'void'})", arrays)

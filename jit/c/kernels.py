@@ -1,6 +1,7 @@
 """One kernel as a static function of C99, whose names are the program's."""
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from textwrap import wrap
 
@@ -34,7 +35,7 @@ _DECLARATION = re.compile(r" *(const )?(u?int\d+_t|bool) \w+")
 _BITWISE = (PRODUCT, SUM, SHIFT, AND, XOR, OR)
 # operands, by how tightly they bind, that get parentheses though C would not need them
 _UNCLEAR = {
-    **dict.fromkeys((SHIFT, AND, XOR, OR), _BITWISE),
+    **{level: tuple(o for o in _BITWISE if o != level) for level in (SHIFT, AND, XOR, OR)},
     **dict.fromkeys((ORDER, EQUALITY), (ORDER, EQUALITY)),
     EITHER: (BOTH,),
 }
@@ -51,8 +52,8 @@ class Function(Statements):
         written = {*ir.written(kernel), *(kernel.parameters if kernel.aliasing else ())}
         super().__init__(C99, {}, written)
         spans = kernel.spans or (kernel.span,)
-        operator = spans[0].text.rpartition(".")[2]
-        self.name = names.of(f"{kernel.name}_{operator}" if operator else kernel.name)
+        operator = re.fullmatch(r"\w+\.(\w+)", spans[0].text)
+        self.name = names.of(f"{kernel.name}_{operator[1]}" if operator else kernel.name)
         self.local = Names({self.name})
         self.wrapping: set[Tensor] = set()  # accumulators that are numbers modulo 2^width
         self.stack = 0  # bytes of local arrays
@@ -68,13 +69,12 @@ class Function(Statements):
             f"{'' if t in stored else 'const '}{self.declared(t)} *{restrict}{name}"
             for t, name in arrays.items()
         ]
-        head = f"static {'int32_t' if self.reports else 'void'} {self.name}("
-        signature = wrap(", ".join(parameters) or "void", LINE - 8, break_on_hyphens=False)
-        status = ["  int32_t status = 0;"] * self.reports
+        kind = "int32_t" if self.reports else "void"
+        opening = filled(f"static {kind} {self.name}(", parameters or ["void"], ") {")
+        before = [*unused(arrays.values(), self.lines), *["int32_t status = 0;"] * self.reports]
         end = ["  return status;"] * self.reports
-        opening = f"{head}{(chr(10) + '    ').join(signature)}) {{"
-        lines = [described(kernel), opening, *status, *self.head, *self.lines, *end, "}", ""]
-        return "\n".join(lines)
+        lines = [*(f"  {line}" for line in before), *self.head, *self.lines, *end]
+        return "\n".join([described(kernel), opening, *lines, "}", ""])
 
     # names that say what they are
 
@@ -96,7 +96,7 @@ class Function(Statements):
             row,
             [
                 replace(v, text=f"({v.text})", level=ATOM)
-                if v.level in _UNCLEAR.get(row.level, ()) and v.level != row.level
+                if v.level in _UNCLEAR.get(row.level, ())
                 else v
                 for v in values
             ],
@@ -221,9 +221,29 @@ def _repeated(s: ir.For) -> range | None:
 def tensors_of(kernel: ir.Kernel) -> tuple[Tensor, ...]:
     """The arrays that a kernel is given: parameters, and large buffers of its own."""
     scratch = scratch_buffers(kernel)
-    if isinstance(kernel, Loop):  # the last stands for the arrays of its plan
-        scratch.pop()
+    if isinstance(kernel, Loop):
+        # the last stands for the arrays of its plan, and no value that is updated in place has one
+        scratch = [t for t in scratch[:-1] if product(t.shape) != 0]
     return *kernel.parameters, *scratch
+
+
+def unused(names: Iterable[str], lines: Iterable[str]) -> list[str]:
+    """Statements that tell a compiler of the parameters that a function does not use."""
+    used = {*re.findall(r"\w+", " ".join(lines))}
+    return [f"(void){name};" for name in names if name not in used]
+
+
+def filled(start: str, parts: Sequence[str], end: str) -> str:
+    """Parts with commas between them, on as many lines as they need."""
+    gap = "\0"
+    text = start + ", ".join(part.replace(" ", gap) for part in parts) + end.replace(" ", gap)
+    lines = wrap(
+        text.replace(start, start.replace(" ", gap)),
+        LINE,
+        subsequent_indent="    ",
+        break_long_words=False,
+    )
+    return "\n".join(lines).replace(gap, " ")
 
 
 def described(kernel: ir.Kernel) -> str:
@@ -237,8 +257,9 @@ def described(kernel: ir.Kernel) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that ends no comment: letters, digits and a few signs."""
-    return re.sub(r"[^A-Za-z0-9_.@% -]", "_", text)
+    """Text as it may stand in a comment, which it does not end."""
+    shown = re.sub(r"[^ -~]|\\", "_", text)
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", shown)
 
 
 def refuse_floats(module: Module, kernel: ir.Kernel) -> None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from cvm.dialect.types.tensor_types import (
     UI64,
     ElementType,
 )
+from cvm.jit.aot.c_source import c_source
 from cvm.jit.c.c99 import C99
 from cvm.jit.c.emit import File
 
@@ -123,6 +125,42 @@ def test_a_network_gives_the_bits_of_the_reference(
     np.testing.assert_array_equal(q, wanted)
 
 
+def carried(x: Any) -> Any:
+    return cvm.fori_loop(0, 5, lambda i, c: (c[1] + i, c[0] * 3), (x, x - 3))
+
+
+def updated(x: Any) -> Any:
+    return cvm.fori_loop(0, 5, lambda i, c: c.at[i].add(i * 2), x)
+
+
+def repeated(x: Any) -> Any:
+    return cvm.while_loop(lambda c: c.sum() < 1000, lambda c: c * 2 + 1, x)
+
+
+def scanned(x: Any) -> Any:
+    return cvm.scan(lambda c, v: (c * 2 + v, (c - v).max()), x, x.reshape(8, 1) + x)
+
+
+@compiled
+def test_loops_over_programs(tmp_path: Path) -> None:
+    x = np.arange(8, dtype=np.int32)
+    modules = [cvm.compile(f).trace(x) for f in (carried, updated, repeated, scanned)]
+    sources = [
+        c_source(module, [*module.functions][:1], f"p{n}", arena=True)
+        for n, module in enumerate(modules)
+    ]
+    for n, source in enumerate(sources):
+        (tmp_path / f"p{n}.c").write_text(source.text)
+    built = library(tmp_path, "p0.c", "p1.c", "p2.c", "p3.c")
+    for module, source in zip(modules, sources, strict=True):
+        wanted = cvm.compile(module, next(iter(module.functions)), target="reference")(x)
+        results = [np.asarray(w) for w in (wanted if isinstance(wanted, tuple) else (wanted,))]
+        found = [np.full_like(w, -1) for w in results]
+        assert getattr(built, source.interface.functions[0][0])(*pointers(x, *found)) == 0
+        for one, other in zip(found, results, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_an_arena_takes_less_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     program = str(ROOT / "examples" / "digits" / "digits.cvm")
@@ -167,7 +205,7 @@ def test_scalar_functions_are_those_of_the_table(tmp_path: Path) -> None:
         parameters = ", ".join(f"{t} *{name}" for t, name in zip(types, "abc", strict=False))
         file.define(plan, f"int32_t f{n}({parameters});\nint32_t f{n}({parameters})", arrays)
     (tmp_path / "f.c").write_text(file.text())
-    traps = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error", "-O1")
+    traps = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
     built = library(tmp_path, "f.c", *traps, "-w")
     for n, (arrays, result) in enumerate(wanted):
         found = np.empty(result.shape, result.dtype)
@@ -196,6 +234,12 @@ def test_floats_are_refused_where_they_are_computed(
     assert (
         "p.cvm:21:8: error[build]: dali.mul computes in f32" in said and not Path("net.c").exists()
     )
+    Path("f.cvm").write_text(
+        "func @main(%x: tensor<2xi32>) {\n  %c = const dense<[0.5, 1.5]> : tensor<2xf32>\n"
+        '  %y = theano.elemwise %x, %c {scalar_op = "lt"}\n  return %y\n}'
+    )
+    assert cli.main(["build", "f.cvm", "--emit", "c", "-o", "net.c"]) == 1
+    assert "f.cvm:3:8: error[build]: theano.elemwise computes in f" in capsys.readouterr().err
     Path("f.cvm").write_text("func @main(%x: tensor<4xf32>) { return %x }")
     assert cli.main(["build", "f.cvm", "--emit", "c", "-o", "net.c"]) == 1
     assert "%x is tensor<4xf32>; C is emitted for integers alone" in capsys.readouterr().err
