@@ -235,7 +235,8 @@ def on_onnxruntime(
             3,
         )
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        found["onnxruntime"] = lambda: form(session.run(None, {"image": x})[0])
+        name = session.get_inputs()[0].name
+        found["onnxruntime"] = lambda: form(session.run(None, {name: x})[0])
 
 
 def on_openvino(

@@ -237,7 +237,10 @@ class Operator(Generic[T]):
 
 
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy", "quant")
-BUILTIN = "shape_like pad_slice_reshape gather_scatter along_axis sliding_window control_flow"
+BUILTIN = (
+    "shape_like pad_slice_reshape gather_scatter along_axis sliding_window tree_ensemble "
+    "control_flow"
+)
 MODULES = {"builtin": ("..builtin", *(f"..builtin.{module}" for module in BUILTIN.split()))}
 
 

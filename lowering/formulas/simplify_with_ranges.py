@@ -5,6 +5,8 @@ arith-int-range-narrowing).
     i32(rint(f32(x[n]) * 0.5))  =>  lrint(f32(x[n]) * 0.5)
     i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4
                                                            where both sums stay in i32
+    x[min(max(i64(t[k, 0]), 0), 9)]  =>  x[i64(t[k, 0])]   in a nest, where t is a constant whose
+                                                           first column is in [0, 9]
 
 Legal since a range holds for every value, and arithmetic that stays in 32 bits gives the same in
 these. Pays where vectors of i64 have half the lanes of those of i32: formulas without conversions
@@ -28,12 +30,13 @@ from ...dialect.kernel_ir.expressions import (
     cast,
     constant,
 )
-from ...dialect.kernel_ir.formulas import Formula, Formulas
+from ...dialect.kernel_ir.formulas import Formula, Formulas, Nest
 from ...dialect.kernel_ir.integer_interval import Interval
+from ...dialect.kernel_ir.loops import map_expressions
 from ...dialect.kernel_ir.simplify_node import fold_constants
-from ...dialect.kernel_ir.traverse import children, over, rebuild, walk
+from ...dialect.kernel_ir.traverse import children, over, rebuild, rewrite, walk
 from ...dialect.types.tensor_types import F32, I32, I64
-from ..analysis.integer_ranges import intervals
+from ..analysis.integer_ranges import intervals, range_of as range_of_array
 from ..passes import formula_pass
 from ..processor import processor
 
@@ -46,8 +49,43 @@ def simplify_with_ranges(program: Formulas) -> Formulas:
     """The formulas over 64 bits simplified."""
     return replace(
         program,
-        steps=tuple(_formula(s, program) if isinstance(s, Formula) else s for s in program.steps),
+        steps=tuple(
+            _formula(s, program)
+            if isinstance(s, Formula)
+            else _nest(s, program)
+            if isinstance(s, Nest)
+            else s
+            for s in program.steps
+        ),
     )
+
+
+def _nest(nest: Nest, program: Formulas) -> Nest:
+    """The nest without clamps of constants that are within them already."""
+    range_of = intervals(program.ranges, program.constants)
+
+    def elements(e: Expr) -> Interval | None:
+        """The range of the elements of a constant that an expression reads."""
+        while isinstance(e, Cast) and e.operand.type.is_integer:
+            e = e.operand
+        if not isinstance(e, Read) or (array := program.constants.get(e.tensor)) is None:
+            return None
+        parts: list[slice] = []
+        for i, n in zip(e.indices, array.shape, strict=True):
+            at = range_of(i)
+            parts.append(slice(None) if at is None else slice(max(at.low, 0), min(at.high + 1, n)))
+        return range_of_array(array[tuple(parts)])
+
+    def unclamped(e: Expr) -> Expr | None:
+        match e:
+            case Apply("min", (Apply("max", (x, Const(low))), Const(high))) if (
+                found := elements(x)
+            ) is not None and low <= found.low <= found.high <= high:
+                return rewrite(x, unclamped)
+        return None
+
+    body = map_expressions(nest.body, lambda e: rewrite(e, unclamped))
+    return nest if body is nest.body else replace(nest, body=body)
 
 
 def _formula(formula: Formula, program: Formulas) -> Formula:

@@ -298,3 +298,241 @@ def test_refused(reason: str) -> None:
     with pytest.raises(cvm.ParseError) as caught:
         cvm.from_onnx(model([REFUSED[reason]], {"x": ("f4", ("N", 4))}))
     assert reason in str(caught.value)
+
+
+# Trees
+
+MODES = {
+    "BRANCH_LEQ": lambda v, t: v <= t,
+    "BRANCH_LT": lambda v, t: v < t,
+    "BRANCH_GTE": lambda v, t: v >= t,
+    "BRANCH_GT": lambda v, t: v > t,
+    "BRANCH_EQ": lambda v, t: v == t,
+    "BRANCH_NEQ": lambda v, t: v != t,
+}
+# thresholds, of which features and the numbers beside them are drawn
+SPLITS = (0.0, -0.0, 1.0, 0.1, -2.5, 3.0, math.inf, -math.inf, 1e-45, math.nan, 1.1754944e-38)
+WEIGHTS = (1.0, -0.75, 0.1, 1e-3, 7.25, 1 / 3)
+
+
+class Forest:
+    """Random trees as ONNX numbers their nodes, and their scores by definition."""
+
+    def __init__(self, seed: int, trees: int, targets: int, dtype: Any, depth: int = 4) -> None:
+        self.random = np.random.default_rng(seed)
+        self.dtype, self.targets, self.features = dtype, targets, 3
+        self.nodes: list[list[Any]] = [[] for _ in range(trees)]
+        for tree in self.nodes:
+            self.grow(tree, int(self.random.integers(1, depth + 1)))
+
+    def pick(self, values: Sequence[Any]) -> Any:
+        return values[int(self.random.integers(len(values)))]
+
+    def grow(self, tree: list[Any], depth: int) -> int:
+        """A node with those below it: mode, feature, threshold, missing value, true and false
+        node; or the weight of a leaf for each target.
+        """
+        number = len(tree)
+        tree.append([self.dtype(self.pick(WEIGHTS)) for _ in range(self.targets)])
+        if depth and (not number or self.random.random() < 0.8):
+            mode, split = self.pick([*MODES]), self.dtype(self.pick(SPLITS))
+            feature, missing = (int(self.random.integers(n)) for n in (self.features, 2))
+            below = self.grow(tree, depth - 1), self.grow(tree, depth - 1)
+            tree[number] = (mode, feature, split, missing, *below)
+        return number
+
+    def rows(self, count: int) -> np.ndarray:
+        near = [np.nextafter(self.dtype(s), self.dtype(d)) for s in SPLITS for d in (-9, 9)]
+        return self.random.choice(np.array([*SPLITS, *near], self.dtype), (count, self.features))
+
+    def leaf(self, tree: list[Any], row: np.ndarray) -> list[Any]:
+        number = 0
+        while isinstance(node := tree[number], tuple):
+            mode, feature, split, missing, true, false = node
+            holds = MODES[mode](row[feature], split) or (missing and np.isnan(row[feature]))
+            number = true if holds else false
+        return node
+
+    def scores(self, rows: np.ndarray, aggregate: str = "SUM") -> np.ndarray:
+        """The aggregate of each target, in the order of the trees, each sum rounded."""
+        y = np.zeros((len(rows), self.targets), self.dtype)
+        for n, row in enumerate(rows):
+            for c, values in enumerate(zip(*(self.leaf(t, row) for t in self.nodes), strict=True)):
+                for k, v in enumerate(values):
+                    joins = {"MIN": min, "MAX": max}.get(aggregate, lambda a, b: a + b)
+                    y[n, c] = v if k == 0 else joins(y[n, c], v)
+        return y / self.dtype(len(self.nodes)) if aggregate == "AVERAGE" else y
+
+    def attributes(self, prefix: str, tensors: bool = False) -> dict[str, Any]:
+        """The attributes of versions 1 and 3."""
+        every = [(t, n, node) for t, tree in enumerate(self.nodes) for n, node in enumerate(tree)]
+        inner = [
+            (*node, 0) if isinstance(node, tuple) else ("LEAF", 0, 0, 0, 0, 0) for *_, node in every
+        ]
+        modes, features, splits, missing, true, false = zip(*(i[:6] for i in inner), strict=True)
+        weights = [
+            (t, n, c, w)
+            for t, n, node in every
+            if isinstance(node, list)
+            for c, w in enumerate(node)
+        ]
+        trees, nodes, ids, values = zip(*weights, strict=True)
+        found: dict[str, Any] = {
+            "nodes_treeids": [t for t, _, _ in every],
+            "nodes_nodeids": [n for _, n, _ in every],
+            "nodes_modes": modes,
+            "nodes_featureids": features,
+            "nodes_truenodeids": true,
+            "nodes_falsenodeids": false,
+            "nodes_missing_value_tracks_true": missing,
+            f"{prefix}_treeids": trees,
+            f"{prefix}_nodeids": nodes,
+            f"{prefix}_ids": ids,
+        }
+        for name, numbers in (("nodes_values", splits), (f"{prefix}_weights", values)):
+            if tensors:
+                tensor = numpy_helper.from_array(np.array(numbers, np.float64))
+                found[f"{name}_as_tensor"] = tensor
+            else:
+                found[name] = [float(v) for v in numbers]
+        return found
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("trees", [1, 3, 9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tree_ensemble_regressor(aggregate: str, trees: int, dtype: Any) -> None:
+    forest = Forest(trees, trees, 1 + trees % 2, dtype)
+    attributes = forest.attributes("target", tensors=dtype is np.float64)
+    attributes |= {"aggregate_function": aggregate, "n_targets": forest.targets}
+    x = forest.rows(40)
+    y = apply("TreeEnsembleRegressor", x, **attributes)
+    np.testing.assert_array_equal(y, forest.scores(x, aggregate).astype(np.float32))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_tree_ensemble_classifier(transform: str) -> None:
+    forest = Forest(7, 5, 3, np.float32)
+    x = forest.rows(30)
+    base = np.array([0.5, -0.25, 0.125], np.float32)
+    attributes = {
+        **forest.attributes("class"),
+        "classlabels_strings": ["low", "mid", "high"],
+        "base_values": base.tolist(),
+        "post_transform": transform,
+    }
+    classifier = node("TreeEnsembleClassifier", outputs=("label", "y"), **attributes)
+    made = model([classifier], {"x": ("f4", ("N", 3))}, ("label", "y"))
+    label, y = run(made, x)
+    scores = forest.scores(x) + base
+    np.testing.assert_array_equal(label, scores.argmax(1))
+    assert cvm.from_onnx(made).labels == {"label": ("low", "mid", "high")}
+    wanted = [TRANSFORMS[transform](r) for r in scores.tolist()]
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("positive", [False, True])
+def test_tree_ensemble_of_two_classes(transform: str, positive: bool) -> None:
+    """One score decides: at a half where all weights are positive, else by its sign."""
+    forest = Forest(2, 4, 1, np.float32)
+    if positive:
+        for tree in forest.nodes:
+            tree[:] = [[abs(n[0]) / 8] if isinstance(n, list) else n for n in tree]
+    x = forest.rows(30)
+    attributes = {**forest.attributes("class"), "classlabels_int64s": [3, 8]}
+    classifier = node(
+        "TreeEnsembleClassifier", outputs=("label", "y"), post_transform=transform, **attributes
+    )
+    label, y = run(model([classifier], {"x": ("f4", ("N", 3))}, ("label", "y")), x)
+    scores = forest.scores(x)[:, 0].tolist()
+    assert label.tolist() == [8 if s > (0.5 if positive else 0) else 3 for s in scores]
+    pairs = {True: lambda s: (1 - s, s), False: lambda s: (-s, s)}
+    if transform == "LOGISTIC":
+        pairs[positive] = lambda s: (logistic(-s), logistic(s))
+    np.testing.assert_allclose(y, [pairs[positive](s) for s in scores], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tree_ensemble_of_version_5(dtype: Any) -> None:
+    """Leaves stand apart from nodes, one of which tests a set of numbers."""
+    splits = np.array([0.5, 0.0, 2.0], dtype)
+    weights = np.array([1.0, 2.0, 4.0, 8.0], dtype)
+    members = np.array([1.0, 4.0, -2.0, math.nan], dtype)
+    tensors = {"nodes_splits": splits, "leaf_weights": weights, "membership_values": members}
+    tensors["nodes_modes"] = np.array([0, 6, 5], np.uint8)  # LEQ, MEMBER, NEQ
+    attributes: dict[str, Any] = {n: numpy_helper.from_array(a) for n, a in tensors.items()}
+    attributes |= {
+        "n_targets": 2,
+        "tree_roots": [0, 2],
+        "nodes_featureids": [0, 1, 1],
+        "nodes_trueleafs": [0, 1, 1],
+        "nodes_truenodeids": [1, 0, 2],
+        "nodes_falseleafs": [1, 1, 1],
+        "nodes_falsenodeids": [3, 1, 3],
+        "nodes_missing_value_tracks_true": [1, 1, 0],
+        "leaf_targetids": [0, 1, 1, 0],
+    }
+    numbers = [math.nan, -math.inf, -2.0, 0.5, 1.0, 1.5, 2.0, 4.0, math.inf]
+    x = np.array([[a, b] for a in numbers for b in numbers], dtype)
+    wanted = np.zeros((len(x), 2))
+    for n, (a, b) in enumerate(x.tolist()):
+        is_member = b in (1.0, 4.0, -2.0) or math.isnan(b)
+        first = (0 if is_member else 1) if a <= 0.5 or math.isnan(a) else 3
+        for leaf in (first, 2 if b != 2.0 else 3):
+            wanted[n, [0, 1, 1, 0][leaf]] += weights[leaf]
+    y = apply("TreeEnsemble", x, version=5, **attributes)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_integers_compare_as_floats() -> None:
+    forest = Forest(3, 2, 1, np.float32)
+    attributes = {**forest.attributes("target"), "n_targets": 1}
+    x = np.array([[k, k - 2, 5 - k] for k in range(-3, 6)], np.int64)
+    y = apply("TreeEnsembleRegressor", x, **attributes)
+    np.testing.assert_array_equal(y, forest.scores(x.astype(np.float32)))
+
+
+def broken(**changes: Any) -> Any:
+    """A tree of one comparison with other attributes."""
+    attributes = {
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_values": [0.5, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0],
+        "target_nodeids": [1, 2],
+        "target_ids": [0, 0],
+        "target_weights": [1.0, 2.0],
+        "n_targets": 1,
+    }
+    return node("TreeEnsembleRegressor", **{**attributes, **changes})
+
+
+BROKEN = {
+    "a feature is outside of the 4 that there are": broken(nodes_featureids=[4, 0, 0]),
+    "a node is outside of the 3 that there are": broken(nodes_truenodeids=[7, 0, 0]),
+    "a node leads to itself": broken(nodes_truenodeids=[0, 0, 0]),
+    "or have a cycle": broken(
+        nodes_modes=["BRANCH_LEQ", "BRANCH_LT", "LEAF"],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 2, 0],
+    ),
+    "two nodes of a tree have one number": broken(nodes_nodeids=[0, 1, 1]),
+    "a weight is of a node that does not exist": broken(target_nodeids=[1, 5]),
+    "a weight is of a target outside of the 1 that there are": broken(target_ids=[0, 1]),
+    "lists of nodes are empty, or of different lengths": broken(nodes_values=[0.5]),
+    "a leaf with two weights for one target": broken(target_nodeids=[1, 1]),
+    "a node of mode 'BRANCH_XOR'": broken(nodes_modes=["BRANCH_XOR", "LEAF", "LEAF"]),
+}
+
+
+@pytest.mark.parametrize("reason", BROKEN)
+def test_trees_that_are_refused(reason: str) -> None:
+    with pytest.raises(cvm.ParseError) as caught:
+        cvm.from_onnx(model([BROKEN[reason]], {"x": ("f4", ("N", 4))}))
+    assert reason in str(caught.value)

@@ -13,6 +13,7 @@ from cvm.dialect.builtin import (
     pad_slice_reshape,
     shape_like,
     sliding_window,
+    tree_ensemble,
     view_bitcast,
 )
 from cvm.dialect.spec.operator import OPERATORS, Operator
@@ -197,4 +198,26 @@ def bits(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(
         np.where(np.isnan(raw), source.type(1), raw) if source.kind == "f" else raw,
         BY_DTYPE[target],
+    )
+
+
+@sample(tree_ensemble.TreeEnsemble)
+def trees(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    """Random graphs, whose nodes lead anywhere, NaN among the features, and few trees or many."""
+    nodes, features, width = (between(random, 1, 9) for _ in range(3))
+    dtype = random.choice(["f4", "f8"])
+    x = random.integers(-2, 3, (between(random, 0, 20), features)).astype(dtype)
+    x[random.random(x.shape) < 0.1] = np.nan
+    links = random.integers(-1, max(nodes, features) + 1, (nodes, 3)).astype(np.int32)
+    stays = random.random(nodes) < 0.3
+    links[stays, 1:] = np.arange(nodes)[stays, None]
+    return cls(
+        x,
+        random.integers(-2, 3, nodes).astype(dtype),
+        links,
+        random.integers(-1, nodes + 1, (between(random, 0, 20), 2)).astype(np.int32),
+        random.normal(size=(nodes, width)).astype(random.choice(["f4", "f8"])),
+        width + between(random, 0, 3),
+        between(random, 0, 6),
+        str(random.choice(tree_ensemble.REDUCED)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cvm.dialect.ir.builder import Node
-from cvm.importers.graph.rules import Known, known_size
+from cvm.importers.graph.rules import Known, Unsupported, known_size
 
 from .importer import At
 from .rules import rule
@@ -15,7 +15,6 @@ from .scores import (
     label_of_largest,
     label_of_sign,
     post_transform,
-    probit,
     rows_of,
     transformed,
     transformed_alone,
@@ -42,7 +41,7 @@ def linear_scores(at: At, x: Node, targets: int) -> Node:
 def linear_regressor(at: At, x: Node) -> Known:
     targets = at["targets"] or 1
     scores = linear_scores(at, x, targets)
-    return transformed(at, scores) if targets > 1 else transformed_alone(at, scores)
+    return (transformed if targets > 1 else transformed_alone)(scores, post_transform(at))
 
 
 @rule("ai.onnx.ml.LinearClassifier")
@@ -53,8 +52,10 @@ def linear_classifier(at: At, x: Node) -> Any:
     targets = len(at["intercepts"] or []) or len(labels)
     scores = linear_scores(at, x, targets)
     if targets > 1:
-        return [label_of_largest(at, labels, scores), transformed(at, scores)]
+        return [label_of_largest(at, labels, scores), transformed(scores, post_transform(at))]
     label = label_of_sign(at, labels, scores.dimshuffle((0,)).scalar("gt", 0.0))
+    if len(labels) != 2:
+        return [label, transformed_alone(scores, post_transform(at))]
     if post_transform(at) == "PROBIT":
-        return [label, probit(scores)]
-    return [label, with_complement(at, scores, lambda s: 1.0 - s) if len(labels) == 2 else scores]
+        raise Unsupported("PROBIT of the only score of two classes")
+    return [label, with_complement(at, scores, lambda s: 1.0 - s)]

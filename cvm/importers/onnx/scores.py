@@ -74,8 +74,8 @@ def label_of_sign(at: At, labels: np.ndarray, is_positive: Node) -> Node:
 
 def probit(x: Node) -> Node:
     """The inverse of the normal distribution, as onnxruntime approximates that of erf."""
-    v = x * 2.0 - 1.0
-    log = ((1.0 - v) * (v + 1.0)).scalar("log")
+    v = x.cast(F32) * 2.0 - 1.0
+    log = ((1.0 - v) * (v + 1.0)).cast(F64).scalar("log").cast(F32)
     half = log * 0.5 + float(2 / (np.float32(3.14159) * np.float32(0.147)))
     root = ((half * half - log * float(1 / np.float32(0.147))).scalar("sqrt") - half).scalar("sqrt")
     return where(v.scalar("lt", 0.0), -root, root) * 1.41421356
@@ -105,14 +105,14 @@ def post_transform(at: At) -> str:
     return name
 
 
-def transformed(at: At, scores: Node) -> Node:
-    """The scores of each row after the node's post-transform."""
-    return POST_TRANSFORMS[post_transform(at)](scores)
+def transformed(scores: Node, name: str) -> Node:
+    """The scores of each row after a post-transform."""
+    return POST_TRANSFORMS[name](scores)
 
 
-def transformed_alone(at: At, score: Node) -> Node:
+def transformed_alone(score: Node, name: str) -> Node:
     """The only score of each row; onnxruntime transforms it for PROBIT alone."""
-    return probit(score) if post_transform(at) == "PROBIT" else score
+    return probit(score) if name == "PROBIT" else score
 
 
 def with_complement(at: At, score: Node, complement: Callable[[Node], Node]) -> Node:
