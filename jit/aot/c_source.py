@@ -5,14 +5,14 @@ statuses and messages.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor
 from types import MappingProxyType
 
-from ...dialect.ir.function import Function
+from ...dialect.ir.function import Function, Operation
 from ...dialect.ir.module import Module
 from ...dialect.support.compilation_context import compiling
-from ...dialect.support.diagnostics import Diagnostic, TargetError
+from ...dialect.support.diagnostics import Diagnostic, Source, Span, TargetError
 from ...lowering.pipeline import lower_to_scalars
 from ...lowering.processor import FOR_C, compiling_for
 from ..c.c99 import C99, is_taken
@@ -49,7 +49,7 @@ def c_source(
     cannot have these sizes.
     """
     module, functions, prefix, (message, _, *symbols) = exported_names(
-        module, entries, prefix, sizes
+        _with_spans(module), entries, prefix, sizes
     )
     arrays = [parameters(f) for f in functions]
     plans = []
@@ -75,6 +75,25 @@ def c_source(
     )
     text = f"{_comment(symbols, file)}\n{file.text()}\n{_messages(message, texts)}"
     return CSource(text, interface, file.sizes)
+
+
+def _with_spans(module: Module) -> Module:
+    """The module with the operators' names in the place of a text, where operations have none, as
+    those of an imported model.
+    """
+
+    def named(operation: Operation) -> Operation:
+        if operation.span.text:
+            return operation
+        name = operation.operator.name
+        span = Span(Source(module.filename, name), 0, len(name))
+        return replace(operation, span=span, spans={**operation.spans, "op": span})
+
+    functions = {
+        name: replace(f, operations=tuple(map(named, f.operations)))
+        for name, f in module.functions.items()
+    }
+    return module.with_functions(functions)
 
 
 def _refuse_floats(function: Function) -> None:

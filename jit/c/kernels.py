@@ -248,11 +248,12 @@ def filled(start: str, parts: Sequence[str], end: str) -> str:
 
 def described(kernel: ir.Kernel) -> str:
     """A comment with the operations that a kernel computes, and their lines."""
-    lines: dict[int, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for span in kernel.spans or (kernel.span,):
+        line = "" if span.text == span.source.text else f" (line {span.line})"
         if span.text:
-            lines.setdefault(span.line, []).append(_plain(span.text))
-    parts = [f"{', '.join(texts)} (line {n})" for n, texts in lines.items()] or ["copies"]
+            found.setdefault(line, []).append(_plain(span.text))
+    parts = [", ".join(dict.fromkeys(texts)) + line for line, texts in found.items()] or ["copies"]
     return "\n".join(wrap(f"/* {_plain(kernel.name)}: {', '.join(parts)} */", LINE))
 
 

@@ -125,6 +125,19 @@ def test_a_network_gives_the_bits_of_the_reference(
     np.testing.assert_array_equal(q, wanted)
 
 
+@compiled
+def test_an_int8_model_gives_the_bits_of_the_reference(tmp_path: Path) -> None:
+    """TensorFlow Lite's sine model at each of its inputs; its scales are integers."""
+    module = cvm.from_tflite(ROOT / "tests" / "models" / "tflite" / "hello_world_int8.tflite")
+    source = c_source(module, ["main"], "sine")
+    assert "quant.dense" in source.text
+    (tmp_path / "sine.c").write_text(source.text)
+    built, reference = library(tmp_path, "sine.c"), cvm.compile(module, target="reference")
+    for n in range(-128, 128):
+        x, y = np.full((1, 1), n, np.int8), np.empty((1, 1), np.int8)
+        assert built.sine_main(*pointers(x, y)) == 0 and y == reference(x)
+
+
 def carried(x: Any) -> Any:
     return cvm.fori_loop(0, 5, lambda i, c: (c[1] + i, c[0] * 3), (x, x - 3))
 
