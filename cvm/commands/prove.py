@@ -11,10 +11,7 @@ from cvm.dialect.builtin import Calling, Data
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
-from cvm.dialect.kernel_ir.formulas import Formulas
 from cvm.jit.compile import find
-from cvm.lowering.passes import run_passes
-from cvm.lowering.pipeline import context_of
 from cvm.terminal.files import load, write
 from cvm.terminal.run_pipeline import chosen_passes, complete
 from cvm.terminal.usage import Usage
@@ -23,8 +20,8 @@ try:
     from cvm.proving.equivalence import (
         Program,
         Verdict,
+        program_after,
         program_of,
-        program_of_formulas,
         prove as _prove,
         same_signature,
     )
@@ -113,19 +110,18 @@ def _types(f: Function) -> str:
 
 def _after(module: Module, options: Namespace) -> Iterator[Pair]:
     """A function before and after passes."""
-    passes, _ = complete(chosen_passes(options.pipeline, None), "graph")
+    passes, form = complete(chosen_passes(options.pipeline, None), "graph")
     function = _function(module, options.entry)
-    left = program_of(module, function.name)
-    after = run_passes(passes, function, context_of(module, function))
     label = f"@{function.name} before and after {options.pipeline}"
-    if isinstance(after, Formulas):
-        yield Pair(label, left, program_of_formulas("after", function, after), module, False)
-        return
-    if not isinstance(after, Function):
-        raise Usage("prove compares functions and formulas; these passes end with loops")
-    name = f"{function.name}_after"
-    both = module.with_functions({**module.functions, name: replace(after, name=name)})
-    yield Pair(label, left, program_of(both, name), both)
+    after = program_after(module, function.name, passes)
+    if form == "graph":
+        name = f"{function.name}_after"
+        module = module.with_functions(
+            {**module.functions, name: replace(after.function, name=name)}
+        )
+        after = program_of(module, name)
+    before = program_of(module, function.name, compiled=form == "loops")
+    yield Pair(label, before, after, module, form == "graph")
 
 
 def _show(pair: Pair, verdict: Verdict, options: Namespace) -> None:

@@ -253,6 +253,8 @@ class Arithmetic:
             found = VECTORS[function](False, *xs)
             return found if z3.is_bool(found) else found == 1
         xs = [self.data(x, o) for x, o in zip(xs, operands, strict=True)]
+        if self.narrow and SCALARS[function].only is not None:
+            raise Unsupported(f"{function} in {self.narrow} bits")
         if element.is_integer:
             if function == "mul":
                 self.products |= not any(map(z3.is_bv_value, xs))
@@ -268,12 +270,13 @@ class Arithmetic:
         return self.unknown(f"{function} of {element}", result, *xs)
 
     def shifted(self, function: str, x: Term, by: Term, element: ElementType) -> Term:
-        inside = z3.ULT(by, z3.BitVecVal(self.bits(element), by.size()))
-        found = VECTORS[function](element.signed, x, by)
-        if z3.is_true(z3.simplify(inside)):
-            return found
+        by, width = z3.simplify(by), self.bits(element)
+        if z3.is_bv_value(by) and by.as_long() < width:
+            return _moved(function, x, by.as_long(), element.signed)
         if self.narrow and z3.is_bv_value(by):
             raise Unsupported(f"a shift by {by} in {self.narrow} bits")
+        inside = z3.ULT(by, z3.BitVecVal(width, width))
+        found = VECTORS[function](element.signed, x, by)
         beyond = self.function(f"{function} of {element} by its width or more", element, x, by)
         return z3.If(inside, found, beyond)
 
@@ -304,14 +307,22 @@ class Arithmetic:
         return (z3.SignExt if of.signed else z3.ZeroExt)(more, x)
 
 
+def _moved(function: str, x: Term, by: int, signed: bool) -> Term:
+    """A shift by a constant as a part of the bits, in which z3 sees through others."""
+    if by == 0:
+        return x
+    if function == "shl":
+        return z3.Concat(z3.Extract(x.size() - 1 - by, 0, x), z3.BitVecVal(0, by))
+    return (z3.SignExt if signed else z3.ZeroExt)(by, z3.Extract(x.size() - 1, by, x))
+
+
 def _is_small(function: str, xs: Sequence[Term]) -> bool:
     """Test whether index arithmetic stays far inside of i64, and a divisor is a positive number."""
     if function in ("floordiv", "floormod"):
         return z3.is_int_value(xs[1]) and xs[1].as_long() > 0
     if function == "mul" and all(any(v[0] != "?" for v in variables(x)) for x in xs):
         return False  # of two indices, which may wrap: it is data
-    known = [x.as_long() for x in xs if z3.is_int_value(x)]
-    return len(known) < len(xs) and all(abs(n) <= LARGEST_FACTOR for n in known)
+    return all(abs(x.as_long()) <= LARGEST_FACTOR for x in xs if z3.is_int_value(x))
 
 
 def folded(e: Apply) -> Any:

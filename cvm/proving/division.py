@@ -17,6 +17,7 @@ from cvm.dialect.types.tensor_types import ElementType
 
 from .bit_vectors import Term
 
+MAX_CHOICES = 4  # inside each other that a bound looks through; bounds time (by hand)
 DIVISIONS = ("div", "rem", "floordiv", "floormod")
 
 
@@ -71,15 +72,15 @@ def _scaled(x: Term) -> tuple[Term, int, int]:
     return x, 1, 0
 
 
-def _most(x: Term, known: Mapping[int, int]) -> int:
+def _most(x: Term, known: Mapping[int, int], depth: int = 0) -> int:
     """A bound of a bit vector as a number without a sign."""
     whole = (1 << x.size()) - 1
     if z3.is_bv_value(x):
         return x.as_long()
     if (inner := _unextended(x, known)) is not None:
-        return _most(inner, known)
-    if z3.is_app_of(x, z3.Z3_OP_ITE):
-        return max(_most(side, known) for side in x.children()[1:])
+        return _most(inner, known, depth)
+    if z3.is_app_of(x, z3.Z3_OP_ITE) and depth < MAX_CHOICES:
+        return max(_most(side, known, depth + 1) for side in x.children()[1:])
     return known.get(x.get_id(), whole)
 
 

@@ -6,10 +6,11 @@ tests: products of wide integers, which are then proved in fewer bits, and funct
 stand for themselves, as those of floats do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import product, takewhile
+from math import prod
 from time import monotonic
 from typing import Any
 
@@ -19,24 +20,29 @@ import z3
 import cvm
 from cvm.dialect.ir.function import Function, Value
 from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.kernel_ir.formulas import Formulas, LoopNest, Nest
 from cvm.dialect.types.sizes import Size, key_of
 from cvm.dialect.types.unify import agree, bind
-from cvm.jit.compile import prepared
+from cvm.jit.compile import find, prepared
 from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference
 from cvm.jit.options import DEFAULT
+from cvm.jit.targets import find_target
 from cvm.lowering.analysis.integer_ranges import declared_range
-from cvm.lowering.passes import run_passes
+from cvm.lowering.passes import Pass, run_passes
 from cvm.lowering.pipeline import UNOPTIMIZED_FORMULAS, context_of
 from cvm.testing.differences import Arrays, distance, smallest
 
 from .bit_vectors import Arithmetic, Term, Unsupported, nodes, symbols_of, variables
+from .execution import Execution
 from .meaning import Symbols, Translation
 
-SECONDS = 60.0  # for one query
+SECONDS = 60.0  # to write the terms of a pair of programs, and for z3's answer
 NARROW = (8, 16)  # bits in which products are proved that z3 has no time for (by hand)
 TESTS = 300  # calls with random inputs, at most (by hand)
 TEST_SECONDS = 10.0  # for the calls with random inputs (by hand)
+MAX_LISTED = 64  # elements of a result that are proved one by one, at most (by hand)
+MAX_NAMED = 3  # functions that a verdict lists (by hand)
 MAX_SIZE = 5  # of random inputs along a size that is not known (by hand)
 MAX_CASES = 6  # choices that are told apart before z3 searches, at most; bounds time (by hand)
 MAX_ELEMENTS = 1 << 16  # of an argument of a counterexample (by hand)
@@ -49,7 +55,7 @@ class Program:
 
     label: str
     function: Function
-    formulas: Formulas
+    formulas: Formulas | Plan
     evaluate: Callable[[Arrays], Sequence[np.ndarray]]
 
     @property
@@ -59,7 +65,8 @@ class Program:
     @property
     def may_not_end(self) -> bool:
         """Test for a loop that runs as long as data says."""
-        return any(isinstance(s, LoopNest) and s.steps.trips is None for s in self.formulas.steps)
+        steps = self.formulas.steps if isinstance(self.formulas, Formulas) else ()
+        return any(isinstance(s, LoopNest) and s.steps.trips is None for s in steps)
 
 
 @dataclass(frozen=True)
@@ -98,24 +105,42 @@ class Verdict:
         return f"tested on {self.tests} inputs ({self.reason})"
 
 
-def program_of(module: Module, name: str) -> Program:
-    """The program of a function of a module."""
-    reference: Any = cvm.compile(module, name, "reference")
+def program_of(module: Module, name: str, compiled: bool = False) -> Program:
+    """The program of a function of a module, which the reference computes, or, as kernels round
+    functions and sums of floats, code without any optimization.
+    """
+    evaluate: Any = (
+        cvm.compile(module, name, "cpu", optimize=0)
+        if compiled
+        else cvm.compile(module, name, "reference")
+    )
     module, function = prepared(module, name)
     formulas = run_passes(UNOPTIMIZED_FORMULAS, function, context_of(module, function))
-    return Program(f"@{name}", module.functions[name], formulas, _tuple_of(reference))
+    return Program(f"@{name}", module.functions[name], formulas, tuple_of(evaluate))
 
 
-def program_of_formulas(label: str, like: Function, formulas: Formulas) -> Program:
-    """The program of the formulas that passes make of a function."""
-    has_nests = any(
-        isinstance(s, Nest) for s in formulas.steps
-    )  # which are run as they are compiled
-    reference: Any = (FormulaFunction if has_nests else FormulaReference)(formulas, DEFAULT)
-    return Program(label, like, formulas, _tuple_of(reference))
+def program_after(module: Module, name: str, passes: Sequence[Pass[..., Any]]) -> Program:
+    """The program that passes make of a function."""
+    function = find(module, name)
+    after = run_passes(passes, function, context_of(module, function))
+    if isinstance(after, Function):
+        return program_of(module.with_functions({**module.functions, name: after}), name)
+    compiled: Any
+    if isinstance(after, Plan):
+        elements = [v.known_type.element for v in (*function.arguments, *function.results)]
+        if elements != [t.element for t in (*after.arguments, *after.results)]:
+            raise cvm.TargetError(
+                "kernels of complex numbers or bf16 have other types than functions"
+            )
+        compiled = find_target("cpu").compile_kernels(after, DEFAULT)
+    elif any(isinstance(s, Nest) for s in after.steps):  # which run as they are compiled
+        compiled = FormulaFunction(after, DEFAULT)
+    else:
+        compiled = FormulaReference(after, DEFAULT)
+    return Program(f"@{name} after passes", function, after, tuple_of(compiled))
 
 
-def _tuple_of(f: Callable[..., Any]) -> Callable[[Arrays], Sequence[np.ndarray]]:
+def tuple_of(f: Callable[..., Any]) -> Callable[[Arrays], Sequence[np.ndarray]]:
     def evaluate(arrays: Arrays) -> Sequence[np.ndarray]:
         found = f(*(a.copy() for a in arrays))
         return found if isinstance(found, tuple) else (found,)
@@ -136,11 +161,11 @@ def same_signature(left: Function, right: Function) -> bool:
 def prove(left: Program, right: Program, seconds: float = SECONDS) -> Verdict:
     """Prove two programs of one signature equal, for the sizes and ranges that both declare."""
     try:
-        query = _Query(left, right, Symbols())
+        query = _Query(left, right, Symbols(deadline=monotonic() + seconds))
         answer = query.answer(seconds)
     except (Unsupported, RecursionError) as e:
         nested = isinstance(e, RecursionError)
-        return _tested(left, right, f"no proof covers {'formulas so deep' if nested else e}")
+        return tested(left, right, f"no proof covers {'formulas so deep' if nested else e}")
     if answer == z3.unsat:
         return Verdict(proved=True)
     arithmetic = query.symbols.arithmetic
@@ -148,8 +173,10 @@ def prove(left: Program, right: Program, seconds: float = SECONDS) -> Verdict:
     if arrays is not None and _differ(left, right, arrays):
         return Verdict(wrong=_smallest(left, right, arrays))
     if arithmetic.abstract:
-        return _tested(left, right, f"no proof covers {', '.join(arithmetic.abstract)}")
-    verdict = _tested(left, right, f"z3 has no answer within {seconds:g} s")
+        names = [*arithmetic.abstract]
+        more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+        return tested(left, right, f"no proof covers {', '.join(names[:MAX_NAMED] + more)}")
+    verdict = tested(left, right, f"z3 has no answer within {seconds:g} s")
     widths = [w for w in arithmetic.widths if w > max(NARROW)]
     if verdict.wrong is None and arithmetic.products and len(arithmetic.widths) == len(widths) == 1:
         narrow = (*takewhile(lambda n: proved_in(left, right, n, seconds), NARROW),)
@@ -173,29 +200,55 @@ class _Query:
         types = [[a.known_type for a in p.arguments] for p in (right, left)]
         self.bound = bind(*types)
         limits = _limits(left, right)
-        one = Translation(left.formulas, symbols, {}, limits)
-        other = Translation(right.formulas, symbols, self.bound, limits)
         for stated, given in zip(*types, strict=True):
             for a, b in zip(stated.array_shape, given.array_shape, strict=True):
                 symbols.facts.append(symbols.size(a, self.bound) == symbols.size(b, {}))
+        assert isinstance(left.formulas, Formulas)
+        one = Translation(left.formulas, symbols, {}, limits)
+        like = [*left.formulas.arguments, *left.formulas.results]
+        other: Translation = (
+            Translation(right.formulas, symbols, self.bound, limits)
+            if isinstance(right.formulas, Formulas)
+            else Execution(right.formulas, symbols, limits, like)
+        )
+        self.has_tables = any(a.size > 1 for a in left.formulas.constants.values())
         self.claims: list[Term] = []
-        for n, (tensor, same) in enumerate(
-            zip(left.formulas.results, right.formulas.results, strict=True)
-        ):
+        results = zip(left.formulas.results, right.formulas.results, strict=True)
+        for n, (tensor, same) in enumerate(results):
             shape = one.shape(tensor)
             self.claims += [a == b for a, b in zip(shape, other.shape(same), strict=True)]
-            at = [symbols.index(f"{n}.{axis}", size) for axis, size in enumerate(shape)]
-            a, b = one.result(n, at), other.result(n, at)
-            self.claims += [a.defined == b.defined, z3.Implies(a.defined, a.value == b.value)]
+            for at in self.places(shape, n, each=isinstance(other, Execution)):
+                a, b = one.result(n, at), other.result(n, at)
+                self.claims += [a.defined == b.defined, z3.Implies(a.defined, a.value == b.value)]
         self.models: list[Any] = []
+
+    def places(self, shape: Sequence[Term], result: int, each: bool) -> Iterator[Sequence[Term]]:
+        """An element of a result at any indices, or each of its elements, which kernels store; and
+        each along the axes of few, where constants differ from one to the next.
+        """
+        sizes = [z3.simplify(n) for n in shape]
+        known = [n.as_long() if z3.is_int_value(n) else None for n in sizes]
+        if each and None in known:
+            raise Unsupported("kernels of arrays whose sizes are not known")
+        few = self.has_tables and prod(n or 1 for n in known) <= MAX_LISTED
+        ranges = [None if n is None or not (each or few) else range(n) for n in known]
+        any = [
+            self.symbols.index(f"{result}.{axis}", n) if r is None else None
+            for axis, (n, r) in enumerate(zip(shape, ranges, strict=True))
+        ]
+        for point in product(*(r or [None] for r in ranges)):
+            yield [z3.IntVal(i) if i is not None else a for i, a in zip(point, any, strict=True)]
 
     def answer(self, seconds: float) -> Any:
         """z3's answer; sat where there are such inputs, which `arguments` gives then."""
-        unknown = False
+        unknown, end = False, monotonic() + seconds
         for claim in self.claims:
-            if _by_cases(z3.simplify(claim), MAX_CASES):
+            plain = z3.simplify(claim)
+            if any(_by_cases(c, MAX_CASES) for c in (plain, _without_signs(plain))):
                 continue
             near, far = self.relevant(claim)
+            if (seconds := end - monotonic()) <= 0:
+                return z3.unknown
             solver = _solver([z3.Not(claim), *near], seconds)
             if (answer := solver.check()) == z3.sat:
                 self.models = [self.small(solver)]
@@ -273,6 +326,21 @@ def _by_cases(claim: Term, choices: int) -> bool:
         _by_cases(z3.simplify(z3.substitute(claim, (test, z3.BoolVal(side)))), choices - 1)
         for side in (True, False)
     )
+
+
+def _without_signs(term: Term) -> Term:
+    """A simplified term over bit vectors that are extended by zeros alone: of a number x of 8
+    bits, x ^ 128 is x + 128 without a sign.
+    """
+    pairs: list[tuple[Term, Term]] = []
+    for node in nodes(term):
+        if z3.is_app_of(node, z3.Z3_OP_CONCAT):
+            *signs, inner = node.children()
+            top = inner.size() - 1
+            if all(s.eq(z3.simplify(z3.Extract(top, top, inner))) for s in signs):
+                unsigned = z3.ZeroExt(len(signs), inner ^ (1 << top))
+                pairs.append((node, unsigned - (1 << top)))
+    return z3.simplify(z3.substitute(term, *pairs)) if pairs else term
 
 
 def _zero(constant: Term) -> Term:
@@ -379,10 +447,10 @@ def _smallest(left: Program, right: Program, arrays: Arrays) -> Arrays:
     return smallest(left.function, arrays, shows)
 
 
-def _tested(left: Program, right: Program, reason: str) -> Verdict:
+def tested(left: Program, right: Program, reason: str) -> Verdict:
     """The verdict of calls with random inputs; those that both programs refuse do not count."""
     began, tests = monotonic(), 0
-    if left.may_not_end or right.may_not_end:
+    if left.may_not_end:
         return Verdict(reason=f"{reason}, and `while` need not end")
     for seed in range(TESTS):
         arrays = random_inputs(left, right, seed)

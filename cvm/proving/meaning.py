@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import product
-from math import prod
+from math import inf, prod
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ from .division import divided
 
 MAX_TERMS = 64  # of a sum that is written out; bounds the size of a query (by hand)
 MAX_LISTED = 256  # elements of a constant that are told apart by their index (by hand)
-MAX_NODES = 20_000  # of the terms of one element; bounds the time before z3 begins (by hand)
+MAX_NODES = (
+    20_000  # of the terms of an element of each result; bounds the time before z3 begins (by hand)
+)
 
 OUTER = "i!"  # begins the names of the indices of results
 INNER = "k!"  # begins the names of the indices of sums
@@ -68,10 +71,13 @@ class Symbols:
     facts: list[Term] = field(default_factory=list)
     sizes: dict[Any, Term] = field(default_factory=dict)
     elements: dict[tuple[Any, ...], Element] = field(default_factory=dict)
+    # by array, those that an element at known (True) or any other indices may be the same as
+    others: dict[tuple[Any, bool], list[Element]] = field(default_factory=dict)
     sums: dict[tuple[Any, ...], Meaning] = field(default_factory=dict)
     most: dict[int, int] = field(
         default_factory=dict
     )  # values of elements that have no sign, by id
+    deadline: float = inf  # of time.monotonic(), when terms are to be written
     kept: list[Term] = field(default_factory=list)  # terms whose ids are keys
 
     def size(self, dim: Dim, bound: Mapping[Any, Dim]) -> Term:
@@ -105,10 +111,10 @@ class Symbols:
         key = (array, *(i.get_id() for i in at))
         if key not in self.elements:
             value = z3.FreshConst(self.arithmetic.sort(type), f"x{array}")
-            for other in self.elements.values():
-                if other.argument == array:
-                    same = [i == j for i, j in zip(at, other.indices, strict=True)]
-                    self.facts.append(z3.Implies(z3.And(*same), value == other.value))
+            known = all(map(z3.is_int_value, at))
+            for other in self.others.setdefault((array, known), []):
+                same = [i == j for i, j in zip(at, other.indices, strict=True)]
+                self.facts.append(z3.Implies(z3.And(*same), value == other.value))
             if limits is not None and type.is_integer:
                 number = self.arithmetic.number
                 low, high = (number(n, type) for n in limits)
@@ -116,7 +122,9 @@ class Symbols:
                 if limits[0] >= 0:
                     self.most[value.get_id()] = limits[1]
                 self.facts += inside if type.signed else (z3.ULE(low, value), z3.ULE(value, high))
-            self.elements[key] = Element(array, at, value, type)
+            self.elements[key] = element = Element(array, at, value, type)
+            for kind in (False,) if known else (False, True):  # numbers differ from each other
+                self.others.setdefault((array, kind), []).append(element)
         return self.elements[key].value
 
 
@@ -135,6 +143,8 @@ class Translation:
     """The terms of one program's formulas. `bound` has the other program's sizes for its own, and
     `limits` the declared ranges of arguments, by their numbers.
     """
+
+    max_nodes = MAX_NODES
 
     def __init__(
         self,
@@ -208,8 +218,10 @@ class Translation:
     def of(self, e: ex.Expr, scope: Scope) -> Meaning:
         if e not in scope.known:
             self.nodes += 1
-            if self.nodes > MAX_NODES:
-                raise Unsupported(f"an element of more than {MAX_NODES} operations")
+            if self.nodes > self.max_nodes:
+                raise Unsupported(f"more than {self.max_nodes} operations")
+            if monotonic() > self.symbols.deadline:
+                raise Unsupported("terms that take so long to write")
             scope.known[e] = self.found(e, scope)
         return scope.known[e]
 
@@ -217,8 +229,10 @@ class Translation:
         match e:
             case ex.Const(value, type):
                 return Meaning(self.arithmetic.constant(value, type), TRUE)
-            case ex.Index():
+            case ex.Index() | ex.Var():
                 return Meaning(scope.indices[e], TRUE)
+            case ex.Misalignment():
+                return Meaning(z3.IntVal(0), TRUE)
             case ex.Extent(size):
                 return Meaning(self.symbols.size(size, self.bound), TRUE)
             case ex.Read(tensor, indices):

@@ -395,6 +395,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 metavar="PASS,...",
             ),
             _ENTRY,
+            _CPU,
             _arg(
                 "--seconds",
                 "for each question to z3 (default: %(default)s)",

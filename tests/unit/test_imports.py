@@ -38,6 +38,7 @@ ALSO = {
     "cvm/proving/bit_vectors.py": "z3",
     "cvm/proving/division.py": "z3",
     "cvm/proving/equivalence.py": "z3",
+    "cvm/proving/execution.py": "z3",
     "cvm/proving/meaning.py": "z3",
     "cvm/testing/pytest_plugin.py": "pytest",
 }  # files that may import more
