@@ -32,6 +32,8 @@ class Blocks:
         self.small: set[ex.Expr] = set()  # indices and variables within SIZE_BITS
         self.order: dict[Key, int] = {}
         self.lets: dict[ex.Expr, ex.Expr] = {}  # the values of variables
+        # indices that may be counted from the end, and the statements that find them
+        self.counted: dict[ex.Expr, tuple[ex.Expr, ex.Expr, ir.Block]] = {}
 
     @contextmanager
     def block(self, *facts: Affine) -> Iterator[list[ir.Statement]]:
@@ -149,7 +151,31 @@ class Blocks:
             return self._tested(i, i, length, what, node)
         if steady and self.proves([(low * -1).plus(-1)]):
             return self._tested(i, self.let(i + length), length, what, node)
-        return self._tested(i, self.let(ex.select(i < 0, i + length, i), "i"), length, what, node)
+        if not self.checks:
+            return self._tested(
+                i, self.let(ex.select(i < 0, i + length, i), "i"), length, what, node
+            )
+        return self._counted(i, length, what, node)
+
+    def _counted(self, i: ex.Expr, length: ex.Expr, what: str, node: ast.AST) -> ex.Expr:
+        """An index that is rarely counted from the end: one test where it is not."""
+        place = ir.accumulator("i", I64)
+        with self.block() as otherwise:
+            wrapped = self.let(i + length)
+            self._fail_outside(i, wrapped, length, what, node)
+            self.out.append(ir.assign(place, wrapped))
+        steps = (
+            ir.Alloc(place),
+            ir.assign(place, i),
+            ir.If(ex.apply("any", _outside(i, length)), tuple(otherwise)),
+        )
+        self.out += steps
+        found = self.let(place[()], "i")
+        assert isinstance(found, ex.Var)
+        self.counted[found] = i, length, steps
+        self.small.add(found)
+        self.facts += [affine(found), (affine(length) - affine(found)).plus(-1)]
+        return found
 
     def _tested(
         self, given: ex.Expr, i: ex.Expr, length: ex.Expr, what: str, node: ast.AST
@@ -157,19 +183,21 @@ class Blocks:
         goals = [affine(i), (affine(length) - affine(i)).plus(-1)]
         if not self.proves(goals):
             if self.checks:
-                bad = ex.cast(i, UI64) >= ex.cast(length, UI64)
-                self.fail_if(
-                    bad,
-                    "IndexError",
-                    f"index {{0}} is out of range for {what} with size {{1}}",
-                    node,
-                    given,
-                    length,
-                )
+                self._fail_outside(given, i, length, what, node)
             if isinstance(i, ex.Var):
                 self.small.add(i)
             self.facts += goals
         return i
+
+    def _fail_outside(
+        self, given: ex.Expr, i: ex.Expr, length: ex.Expr, what: str, node: ast.AST
+    ) -> None:
+        message = f"index {{0}} is out of range for {what} with size {{1}}"
+        self.fail_if(_outside(i, length), "IndexError", message, node, given, length)
+
+
+def _outside(i: ex.Expr, length: ex.Expr) -> ex.Expr:
+    return ex.cast(i, UI64) >= ex.cast(length, UI64)
 
 
 def one_bit(value: bool) -> ex.Const:

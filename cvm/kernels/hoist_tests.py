@@ -1,6 +1,6 @@
 """Hoist tests of indices out of innermost loops.
 
-    for i in a..b { if ui64(e) >= ui64(n) { fail }; y[i] = x[e] }
+    for i in a..b { if any(ui64(e) >= ui64(n)) { count from the end or fail }; y[i] = x[e] }
     =>  if any(not (0 <= e, e < n at a and at b - 1)) { the loop as it is }
         else { for i in a..b { y[i] = x[e] } }
 
@@ -25,7 +25,7 @@ from cvm.lowering.loops.clone import clone
 from .blocks import Blocks
 
 # statements and bounds of a loop that is worth two versions; bounds compile time (by hand)
-MOST_STATEMENTS, MOST_GOALS = 80, 12
+MOST_STATEMENTS, MOST_GOALS = 100, 12
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,18 @@ def hoisted(b: Blocks, loop: ir.For, values: LoopValues) -> ir.Statement:
     linear = _Linear(b, values, own - {values.atom})
     plain: dict[ex.Expr, ex.Expr] = {}  # indices that are not counted from the end
     dropped: set[int] = set()
+    counted = {var: b.counted[var] for var in own if var in b.counted}
+    counting = {id(s) for *_, steps in counted.values() for s in ir.statements(steps)}
     for s in inside:
+        if id(s) in counting:
+            continue
         match s:
+            case ir.Let(var) if var in counted:
+                i, length, steps = counted[var]
+                e = affine(i)
+                if linear.holds([e, (affine(length) - e).plus(-1)]):
+                    plain[var] = i
+                    dropped.update(map(id, steps))
             case ir.Let(var, ex.Apply("select", (ex.Apply("lt", (e, ex.Const(0))), _, same))) if (
                 same is e and linear.holds([affine(e)])
             ):
