@@ -1,20 +1,30 @@
-"""`cvm prove`: prove that functions of a program, or a function before and after passes, give the
-same results for all inputs.
+"""`cvm prove`: prove that functions of a program, a function before and after passes, or programs
+before and after the patterns of a package, give the same results for all inputs.
 """
 
+import os
+import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, groupby
+from pathlib import Path
+from textwrap import dedent
 
+import cvm
 from cvm.dialect.builtin import Calling, Data
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.support.entry_points import load_module, load_offered
 from cvm.jit.compile import find
+from cvm.lowering.graph.patterns import PATTERNS, Pattern, of_simplified
 from cvm.terminal.files import load, write
 from cvm.terminal.run_pipeline import chosen_passes, complete
 from cvm.terminal.usage import Usage
+from cvm.testing.check_rules import rewritten_programs
 
 try:
     from cvm.proving.equivalence import (
@@ -33,29 +43,70 @@ except ImportError:
 class Pair:
     """Two programs that are held equal."""
 
-    label: str
     left: Program
     right: Program
     module: Module  # with the functions of both, or of the left one where the other is no function
     has_both: bool = True
 
 
+UNMATCHED = Verdict(reason="it matches no program made of the operators' examples")
+
+
 def prove(options: Namespace) -> int:
     if options.pipeline and options.equal:
         raise Usage("--equal compares functions, --pipeline a function before and after passes")
-    module = load(options.program)
-    pairs = _after(module, options) if options.pipeline else _equal(module, options.equal)
-    verdicts = []
-    for pair in pairs:
-        verdicts.append(verdict := _prove(pair.left, pair.right, options.seconds))
-        print(f"{pair.label}: {verdict}", flush=True)
-        if verdict.wrong is not None:
-            _show(pair, verdict, options)
+    if options.program != "-" and not Path(options.program).suffix:
+        pairs = _of_package(options.program)
+    else:
+        module = load(options.program)
+        pairs = _after(module, options) if options.pipeline else _equal(module, options.equal)
+    verdicts: list[Verdict] = []
+    for label, group in groupby(pairs, lambda item: item[0]):
+        found: list[Verdict] = []
+        for _, pair in group:
+            found.append(_prove(pair.left, pair.right, options.seconds) if pair else UNMATCHED)
+            if pair and found[-1].wrong is not None:
+                print(f"{label}: wrong", flush=True)
+                _show(pair, found[-1], options)
+                break
+        else:
+            counts = Counter(map(str, found)).items()
+            several = len(found) > 1
+            texts = [f"{text}{f' ({n} programs)' if several else ''}" for text, n in counts]
+            print(f"{label}: {', '.join(texts)}", flush=True)
+        verdicts += found
     wrong = sum(v.wrong is not None for v in verdicts)
     return 1 if wrong or (options.strict and not all(v.proved for v in verdicts)) else 0
 
 
-def _equal(module: Module, given: Sequence[str]) -> Iterator[Pair]:
+def _of_package(name: str) -> Iterator[tuple[str, Pair | None]]:
+    """The programs that the patterns of a package rewrite, before and after; one pattern by one."""
+    sys.path.insert(0, os.getcwd())
+    load_module(name, "prove")
+    package = name.partition(".")[0]
+    load_offered("cvm.dialects")
+    own = [p for p in map(of_simplified, OPERATORS.values()) if p is not None]
+    patterns = [p for p in (*PATTERNS.values(), *own) if p.package == package]
+    if not patterns:
+        raise Usage(f"{name} has no pattern, and no operator with `simplified`")
+    pairs: dict[Pattern, list[Pair]] = {p: [] for p in patterns}
+    for op in [op for op in OPERATORS.values() if op.example.strip()]:
+        if not any(issubclass(op, p.roots) for p in patterns):
+            continue
+        function = [*cvm.parse(dedent(op.example)).functions.values()][-1]
+        for before, after, applied in rewritten_programs(op, function):
+            functions = {f.name: f for f in (before, replace(after, name="rewritten"))}
+            module = Module(functions)
+            left, right = (program_of(module, n) for n in functions)
+            for p in applied:
+                if p in pairs:
+                    pairs[p].append(Pair(left, right, module))
+    for pattern, found in pairs.items():
+        label = f"{pattern.name} of {package}"
+        yield from ((label, pair) for pair in found or [None])
+
+
+def _equal(module: Module, given: Sequence[str]) -> Iterator[tuple[str, Pair | None]]:
     """The functions to compare: those of `--equal`, or those that share a signature with another
     one, each with the first of these.
     """
@@ -77,7 +128,7 @@ def _equal(module: Module, given: Sequence[str]) -> Iterator[Pair]:
         left, right = (_function(module, n) for n in (a, b))
         if not same_signature(left, right):
             raise Usage(f"@{a} and @{b} differ in their types: {_types(left)} and {_types(right)}")
-        yield Pair(f"@{a} and @{b}", program_of(module, a), program_of(module, b), module)
+        yield f"@{a} and @{b}", Pair(program_of(module, a), program_of(module, b), module)
 
 
 def _callees(f: Function) -> list[str]:
@@ -108,7 +159,7 @@ def _types(f: Function) -> str:
     return f"({given}) -> ({found})"
 
 
-def _after(module: Module, options: Namespace) -> Iterator[Pair]:
+def _after(module: Module, options: Namespace) -> Iterator[tuple[str, Pair | None]]:
     """A function before and after passes."""
     passes, form = complete(chosen_passes(options.pipeline, None), "graph")
     function = _function(module, options.entry)
@@ -121,7 +172,7 @@ def _after(module: Module, options: Namespace) -> Iterator[Pair]:
         )
         after = program_of(module, name)
     before = program_of(module, function.name, compiled=form == "loops")
-    yield Pair(label, before, after, module, form == "graph")
+    yield label, Pair(before, after, module, form == "graph")
 
 
 def _show(pair: Pair, verdict: Verdict, options: Namespace) -> None:

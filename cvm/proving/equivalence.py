@@ -102,7 +102,7 @@ class Verdict:
         if self.narrow:
             widths = " and ".join(map(str, self.narrow))
             return f"proved at {widths} bits, tested on {self.tests} inputs at {self.bits} bits"
-        return f"tested on {self.tests} inputs ({self.reason})"
+        return f"{f'tested on {self.tests} inputs' if self.tests else 'not proved'} ({self.reason})"
 
 
 def program_of(module: Module, name: str, compiled: bool = False) -> Program:

@@ -382,7 +382,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     "prove": (
         "prove that functions give the same results for all inputs, or find a counterexample",
         [
-            _PROGRAM,
+            _arg("program", "a program, or a package with patterns", metavar="PROG.cvm|PACKAGE"),
             _repeated(
                 "--equal",
                 "F,G",

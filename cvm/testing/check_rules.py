@@ -171,16 +171,25 @@ def _sum(arrays: Arrays) -> float:
 # Simplifications
 
 
-def wrong_simplification(op: type[Operator[Any]], module: Module, function: Function) -> str:
-    """The first program to which patterns, or the operator's `simplified`, give another result."""
+def rewritten_programs(
+    op: type[Operator[Any]], function: Function
+) -> Iterator[tuple[Function, Function, Sequence[Pattern]]]:
+    """Programs that patterns, or the operator's `simplified`, rewrite at an operation of the
+    example's operator; each with the rewritten program and these patterns.
+    """
     patterns = [*PATTERNS.values()]
     if of_simplified(op) is None and not any(issubclass(op, p.roots) for p in patterns):
-        return ""
+        return
     for program in _programs(op, function):
         rewriting = Rewriting(program, patterns, is_called=True)
         simpler = rewriting.run()
-        if simpler is program or not all(issubclass(op, p.roots) for p in rewriting.applied):
-            continue  # what is wrong with other operators is said of those
+        if simpler is not program and all(issubclass(op, p.roots) for p in rewriting.applied):
+            yield program, simpler, [*rewriting.applied]  # others are of other operators
+
+
+def wrong_simplification(op: type[Operator[Any]], module: Module, function: Function) -> str:
+    """The first program to which patterns, or the operator's `simplified`, give another result."""
+    for program, simpler, applied in rewritten_programs(op, function):
         try:
             functions = [ReferenceFunction(Module({"main": f}), f) for f in (program, simpler)]
         except cvm.Error:
@@ -192,7 +201,7 @@ def wrong_simplification(op: type[Operator[Any]], module: Module, function: Func
             few = smallest(program, arrays, lambda tried, f=functions: _changed(f, tried))
             said = _changed(functions, few) or said
             text = indent(print_module(Module({"main": program})).rstrip(), "  ")
-            by = ", ".join(_shown(p, op) for p in rewriting.applied)
+            by = ", ".join(_shown(p, op) for p in applied)
             return f"{by} changes the result {said}; {arguments(few)}, of the program\n{text}"
     return ""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +319,39 @@ def test_own_rewrites(row: Any) -> None:
     line = ROWS["line"](row)
     known = table()[line.split(" | ")[0]]
     assert line == known or not known.endswith("| proved |")
+
+
+PATTERNS = """
+from cvm.extending import OPERATORS, pattern
+
+Negative = OPERATORS["cvm.negative"]
+
+@pattern()
+def negative_twice(op: Negative, b):
+    return getattr(b.owner(op.x), "x", None) if isinstance(b.owner(op.x), Negative) else None
+
+@pattern()
+def abs_of_negative(op: OPERATORS["cvm.abs"], b):
+    return getattr(b.owner(op.x), "x", None) if isinstance(b.owner(op.x), Negative) else None
+
+@pattern()
+def never(op: Negative, b):
+    return None
+"""
+
+
+def test_the_patterns_of_a_package(tmp_path: Path) -> None:
+    (tmp_path / "signs.py").write_text(PATTERNS)
+    command = [sys.executable, "-m", "cvm", "prove", "signs", "-o", "wrong.cvm"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(cvm.__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines() == [
+        "negative_twice of signs: proved for all inputs",
+        "abs_of_negative of signs: wrong",
+        "the counterexample: cvm run wrong.cvm --entry counterexample",
+        "never of signs: not proved (it matches no program made of the operators' examples)",
+    ]
 
 
 @pytest.mark.parametrize(
