@@ -52,12 +52,14 @@ from cvm.dialect.types.tensor_types import F32, F64, I1, I8, I16, I32, I64, Tens
 from cvm.importers import IMPORTERS
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
+from cvm.lowering.graph.match_programs import declare_rewrite
 from cvm.lowering.graph.patterns import declare_pattern
 from cvm.lowering.graph.rewrite import Builder
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import REGISTERED, Level, Pass, declare
 from cvm.lowering.pipeline import PASSES, lower, unscheduled
 from cvm.lowering.verify_passes import verified
+from cvm.parser import read
 
 API_VERSION = 2
 F = TypeVar("F", bound=Callable[..., Any])
@@ -122,6 +124,7 @@ __all__ = [
     "reduce",
     "register_importer",
     "register_pass",
+    "register_rewrites",
     "register_target",
     "rewrite",
     "rewrite_block",
@@ -200,6 +203,16 @@ def pattern(benefit: int = 1, into: str = "simplify") -> Callable[[F], F]:
         return function
 
     return declared
+
+
+def register_rewrites(path: str | Path) -> None:
+    """Add the rewrites of a program to the patterns of the pass `simplify`; its functions are
+    not used.
+
+    Raises ParseError or VerifyError with every mistake of the file, which is UTF-8.
+    """
+    for pair in read(path).rewrites.values():
+        declare_rewrite(pair)
 
 
 def register_importer(

@@ -25,7 +25,8 @@ from cvm.parser.recovery import scanner
 TYPES: dict[str, _TokenType] = {
     "COMMENT": Comment.Single,
     **dict.fromkeys(
-        ("FUNC", "GRAPH", "MODULE", "RETURN", "CALL", "CONST", "INIT", "FILE", "DENSE"), Keyword
+        ("FUNC", "GRAPH", "REWRITE", "MODULE", "RETURN", "CALL", "CONST", "INIT", "FILE", "DENSE"),
+        Keyword,
     ),
     **dict.fromkeys(("VALUE", "RESULT"), Name.Variable),
     **dict.fromkeys(("OPERATOR", "INFIX"), Name.Builtin),

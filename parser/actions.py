@@ -52,6 +52,8 @@ class ProgramActions(Actions):
         node_of(syntax.GraphNode),
         node_of(syntax.ReturnNode),
     )
+    rewrite = node_of(syntax.RewriteNode)
+    broken_rewrite = node_of(lambda word, head, *rest: syntax.BrokenNode(head))
     argument = node_of(
         lambda name, type, attributes: syntax.ArgumentNode(name, type, attributes or [])
     )

@@ -1,12 +1,13 @@
-"""Build a module from syntax nodes: functions and their arguments. Operand types are not checked
-here.
+"""Build a module from syntax nodes: functions, their arguments, and rewrites. Operand types of
+functions are not checked here.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from ..dialect.ir.function import Function, Graph, Operation, Value
+from ..dialect.ir.function import Function, Graph, Operation, Rewrite, Value
 from ..dialect.ir.module import Module
+from ..dialect.ir.verify_rewrites import verify_rewrite
 from ..dialect.support.diagnostics import Diagnostic, Note, Source
 from ..dialect.support.suggest import did_you_mean
 from ..dialect.types.constant_files import Files
@@ -28,7 +29,11 @@ def build(
     the way.
     """
     report = Report(source)
-    items = [unquoted(report, i) if isinstance(i, syntax.QuotedNode) else i for i in program.items]
+    items = [
+        unquoted(report, i) if isinstance(i, syntax.QuotedNode) else i
+        for i in program.items
+        if not isinstance(i, syntax.RewriteNode)
+    ]
     names: dict[str, syntax.Token] = {}
     for item in items:
         if not isinstance(item, syntax.BrokenNode) and item.name is not None:
@@ -55,8 +60,49 @@ def build(
             )
             functions[made.name if made.name not in functions else f"{made.name}#{n}"] = made
     return Module(
-        functions, source.filename, {} if files is None else files.digests
+        functions,
+        source.filename,
+        {} if files is None else files.digests,
+        rewrites=build_rewrites(report, program, names, files)
+        if len(items) < len(program.items)
+        else {},
     ), report.diagnostics
+
+
+def build_rewrites(
+    report: Report,
+    program: syntax.ProgramNode,
+    names: dict[str, syntax.Token],
+    files: Files | None,
+) -> dict[str, Rewrite]:
+    """The rewrites of a program by name, verified; every mistake is reported once."""
+    rewrites: dict[str, Rewrite] = {}
+    for node in program.items:
+        if not isinstance(node, syntax.RewriteNode) or report.is_full:
+            continue
+        if (name := node.name.name) in rewrites:
+            notes = [Note("first defined here", rewrites[name].span)]
+            message = f"a name stands for one rewrite, but {node.name.text} is defined twice"
+            report.at(node.name, "rewrite.redefined", message, notes)
+        before = report.diagnostics[:]
+        first, second = (
+            build_function(
+                Scope(report, names, files, lenient=False),
+                syntax.FunctionNode(node.word, node.name, node.arguments, None, body),
+            )
+            for body in (node.before, node.after)
+        )
+        rewrites[name] = Rewrite(name, first, second, report.span(node.name))
+        parts = (*node.arguments, *node.body)
+        if report.diagnostics == before and not any(
+            isinstance(p, syntax.BrokenNode) for p in parts
+        ):
+            rewrites[name], mistakes = verify_rewrite(rewrites[name])
+            report.diagnostics += mistakes
+        report.diagnostics[:] = dict.fromkeys(
+            report.diagnostics
+        )  # those of the arguments are twice
+    return rewrites
 
 
 def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:

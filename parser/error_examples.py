@@ -15,18 +15,20 @@ from typing import Any, NamedTuple
 from .syntax_tree import Token
 
 MISTAKES = """
-parse.item: expected func, graph or module, got {got}
+parse.item: expected func, graph, rewrite or module, got {got}
     %x ...
 parse.brace: there is no '{' that this '}' closes
     ‹¦func @f() { return }¦module { }› }
 parse.item: a module is the whole program, but {got} follows it
     module {} func ...
-parse.item: expected func, graph or the end of the text, got {got}
+parse.item: expected func, graph, rewrite or the end of the text, got {got}
     func @f() { return } foo ...
 parse.head: expected '{' after module and its name, got {got}
     module «@m » 1 ...
 parse.item: a module holds functions, got {got}
     module { %x ...
+parse.name: the name of a rewrite begins with @, got {got}
+    rewrite main(
 parse.name: the name of a function begins with @, got {got}
     ‹func main()¦func %x¦graph main {›
 parse.head: expected '(' and the arguments after the name of a function, got {got}
@@ -43,6 +45,15 @@ parse.head: expected '->' and types, or '{' and statements, got {got}
     func @f() 1 ...
 parse.head: expected a type after '->', as in tensor<2x3xf32>, got {got}
     func @f() -> 1 ...
+
+parse.head: expected '=>' and the program that may stand for the first one, got {got}
+    rewrite @f() { return } ...
+parse.head: expected '{' and the program that may stand for the first one, got {got}
+    rewrite @f() { return } => ...
+parse.head: expected '{' and the program that is replaced, got {got}
+    rewrite @f() 1 ...
+parse.head: expected '(' and the arguments after the name of a rewrite, got {got}
+    rewrite @f { ...
 
 parse.argument: the name of an argument begins with %, got {got}
     func @f(«%x: tensor<f32>, »‹x: f32¦@x›

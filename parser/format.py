@@ -13,6 +13,7 @@ from .build_module import first_token
 from .decode import decode, untokened
 from .lalr_tables import END
 from .recovery import Reader, scanner
+from .resynchronize import HEADS
 from .syntax_tree import BrokenNode, ProgramNode, Token
 
 INDENT = "  "
@@ -111,10 +112,13 @@ class Layout:
             self.open.clear()
             if token.type == "RBRACE":
                 self.level -= 1
-            self.blank_line(breaks, token.type in ("FUNC", "GRAPH"), token.type == "RBRACE")
+            self.blank_line(breaks, token.type in HEADS, token.type == "RBRACE")
             self.put(INDENT * self.level)
-            self.head = token.type in ("FUNC", "GRAPH", "MODULE")
-        elif breaks:
+            self.head = token.type in (*HEADS, "MODULE")
+        elif token.type == "BECOMES":  # after the brace that closes the first program
+            self.head = True
+            self.put(" ")
+        elif breaks and self.last != "BECOMES":
             self.end_line()
             self.put(self.continuation(token))
         elif not self.tight(token):

@@ -149,6 +149,8 @@ class Reader:
                 kind := next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)
             ) is None:
                 continue
+            if kind == "BROKEN_STATEMENT" and _closes(values[depth - 1 :]):
+                continue
             start = min(
                 (s for v in values[depth - 1 :] if (s := first_offset(v)) is not None),
                 default=token.start,
@@ -181,3 +183,8 @@ class Reader:
 
     def feed(self, kind: str, start: int, end: int) -> None:
         self.parser.feed(Token(kind, self.source.text[start:end], start, end))
+
+
+def _closes(values: list[object]) -> bool:
+    """Test whether the brace that ends a body is among what the parser has read."""
+    return any(isinstance(v, Token) and v.type == "RBRACE" for v in values)

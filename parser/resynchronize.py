@@ -8,10 +8,18 @@ from typing import Any
 
 from ..dialect.support.diagnostics import Source
 from .lalr_tables import END
-from .syntax_tree import ConstantNode, FunctionNode, GraphNode, OperationNode, QuotedNode, Token
+from .syntax_tree import (
+    ConstantNode,
+    FunctionNode,
+    GraphNode,
+    OperationNode,
+    QuotedNode,
+    RewriteNode,
+    Token,
+)
 
 DEPTH = {"LPAR": 1, "LSQB": 1, "LBRACE": 1, "RPAR": -1, "RSQB": -1, "RBRACE": -1}
-HEADS = ("FUNC", "GRAPH")
+HEADS = ("FUNC", "GRAPH", "REWRITE")
 STARTS = ("RESULT", "RETURN", "CALL", "CONST", "OPERATOR", "INFIX", "STRING")
 
 
@@ -129,7 +137,7 @@ def first_offset(value: Any) -> int | None:
         case OperationNode() | ConstantNode():
             name = value.name if isinstance(value, OperationNode) else value.word
             return min(t.start for t in (*value.results, name))
-        case FunctionNode() | GraphNode() | QuotedNode():
+        case FunctionNode() | GraphNode() | QuotedNode() | RewriteNode():
             return value.word.start
         case list() | tuple():
             start = getattr(value, "start", None)

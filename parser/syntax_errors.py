@@ -160,7 +160,7 @@ def meant(said: Said, token: Token) -> str:
         return similar_operators(token.text) or did_you_mean(token.text, known)
     if token.type != "NAME":
         return ""
-    words = {"parse.item": "func graph module", "parse.statement": "return const call"}
+    words = {"parse.item": "func graph module rewrite", "parse.statement": "return const call"}
     return did_you_mean(token.text, words.get(said.code, "").split())
 
 
@@ -204,9 +204,9 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ),
     ("a type", "TENSOR FIELD", "MISTYPED ELEMENT"),
     ("a number", "INTEGER FLOAT", "MINUS NAME"),
-    ("a name", "NAME FILE INIT", "CALL CONST FUNC GRAPH MODULE RETURN OPERATOR"),
+    ("a name", "NAME FILE INIT", "CALL CONST FUNC GRAPH MODULE RETURN REWRITE OPERATOR"),
     ("a statement", "RESULT RETURN", "OPERATOR CALL CONST STRING VALUE RBRACE"),
-    ("func or graph", "FUNC GRAPH", "STRING"),
+    ("func, graph or rewrite", "FUNC GRAPH", "STRING REWRITE"),
 )
 WORDS = {
     "VALUE": "%name",
@@ -226,6 +226,7 @@ WORDS = {
     "COLON": "':'",
     "EQUAL": "'='",
     "ARROW": "'->'",
+    "BECOMES": "'=>'",
     "FILE": "file",
     END: "the end of the text",
 }

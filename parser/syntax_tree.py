@@ -162,6 +162,21 @@ class GraphNode:
     body: list[StatementNode]
 
 
+class RewriteNode(NamedTuple):
+    """Two programs over the same arguments, the second of which may stand for the first."""
+
+    word: Token
+    name: Token
+    arguments: list[ArgumentNode | BrokenNode]
+    before: list[StatementNode]
+    becomes: Token
+    after: list[StatementNode]
+
+    @property
+    def body(self) -> list[StatementNode]:
+        return [*self.before, *self.after]
+
+
 class QuotedNode(NamedTuple):
     """A function as MLIR's generic form writes it: an operation with a region and attributes."""
 
@@ -171,7 +186,7 @@ class QuotedNode(NamedTuple):
     attributes: list[AttributeNode]
 
 
-ItemNode: TypeAlias = FunctionNode | GraphNode | QuotedNode | BrokenNode
+ItemNode: TypeAlias = FunctionNode | GraphNode | QuotedNode | RewriteNode | BrokenNode
 
 
 class ProgramNode(NamedTuple):

@@ -56,7 +56,7 @@ def check(options: Namespace) -> int:
                 count = len(program.steps) if formulas else len(program.kernels)
                 parts = [counted(count, "formula" if formulas else "kernel")]
                 by_kind["warning"] += warnings_of(program)
-            elif not program.functions:
+            elif not program.functions and not program.rewrites:
                 raise cvm.Error(
                     cvm.Diagnostic(EMPTY, Span(Source(shown(name), ""), 0, 0), "program.empty")
                 )
@@ -81,6 +81,7 @@ def check(options: Namespace) -> int:
                     counted(len(program.functions), "function"),
                     counted(operations, "operation"),
                 ]
+                parts += [counted(n, "rewrite") for n in [len(program.rewrites)] if n]
             if options.format == "text":
                 print(f"{shown(name)}: ok, {', '.join(parts)}")
         except cvm.Error as e:

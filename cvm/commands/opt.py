@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from cvm.extending import register_rewrites
 from cvm.lowering.passes import LEVELS
 from cvm.lowering.pipeline import (
     PIPELINES,
@@ -23,6 +24,8 @@ def opt(options: Namespace) -> int:
     if options.list:
         print("\n".join(listing()))
         return 0
+    for path in options.rewrites:
+        register_rewrites(path)
     if options.program is None:
         raise Usage("opt needs a program, or --list")
     data = read(options.program)
@@ -61,6 +64,7 @@ def opt(options: Namespace) -> int:
             heads = {"pipeline": pipeline, "target": target or "", "cpu": cpu or ""}
             write_reproducer(path, data.decode("utf-8", "replace"), e, watch.failed, heads)
             loads = "".join(f"--load {module} " for module in options.load)
+            loads += "".join(f"--rewrites {path} " for path in options.rewrites)
             said = (
                 f"the pass {watch.failed} fails; cvm opt {loads}--run-reproducer {path} shows "
                 "it again"

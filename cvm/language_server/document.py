@@ -25,7 +25,7 @@ from cvm.parser.syntax_tree import Token
 from cvm.terminal.operator_pages import page, summary
 from cvm.terminal.read_program import reader_of, warnings_of
 
-HEADS = ("FUNC", "GRAPH")  # tokens that begin a scope of values
+HEADS = ("FUNC", "GRAPH", "REWRITE")  # tokens that begin a scope of values
 WORD = re.compile(r"[%@A-Za-z0-9_.$]*\Z")  # that is being written at the end of a text
 NAMED = ("VALUE", "RESULT", "SYMBOL")
 

@@ -210,6 +210,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 default="",
                 metavar="PASS,...",
             ),
+            _repeated("--rewrites", "FILE.cvm", "add a file's rewrites to the pass simplify"),
             _SCHEDULE,
             _ENTRY,
             _arg(

@@ -17,7 +17,7 @@ import numpy as np
 
 import cvm
 from cvm.dialect.ir.module import Module
-from cvm.dialect.ir.program_printer import print_module
+from cvm.dialect.ir.program_printer import print_function, print_module
 from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.support.suggest import did_you_mean
 from cvm.dialect.types.tensor_types import kind_of
@@ -166,7 +166,7 @@ def _text(test: Filetest, command: Command) -> Golden:
         golden = {}
         for entry, function in program.functions.items():
             if (new := run_passes([p], function, context_of(program, function))) is not function:
-                golden[entry] = _lines(print_module(program.with_functions({entry: new})))
+                golden[entry] = _lines(print_function(new))
         return golden
     return _whole(test, _lines(text_after(program, name)))
 
@@ -191,10 +191,7 @@ def graph(test: Filetest, command: Command) -> Golden:
         _reads_back(printed, show(cvm.parse(printed)))
     if show is print_ranges:
         return {name: _lines(print_ranges(module, [name])) for name in module.functions}
-    return {
-        name: _lines(print_module(module.with_functions({name: f})))
-        for name, f in module.functions.items()
-    }
+    return {name: _lines(print_function(f)) for name, f in module.functions.items()}
 
 
 def _reads_back(printed: str, again: str) -> None:

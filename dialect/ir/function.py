@@ -131,6 +131,16 @@ class Graph(Function):
     """
 
 
+@dataclass(frozen=True, eq=False)
+class Rewrite:
+    """A pair of programs with arguments of the same types: the second may stand for the first."""
+
+    name: str
+    before: Function
+    after: Function
+    span: Span = NOWHERE
+
+
 class Functions(Protocol):
     """A mapping of functions by name, as a module has it."""
 

@@ -1,9 +1,9 @@
-"""Modules: the functions of a program by name, and their text."""
+"""Modules: the functions of a program by name, its rewrites, and their text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .function import Function
+from .function import Function, Rewrite
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,6 +15,7 @@ class Module:
     functions: dict[str, Function]
     filename: str = "<built>"
     files: Mapping[str, str | None] = field(default_factory=dict)
+    rewrites: Mapping[str, Rewrite] = field(default_factory=dict, kw_only=True)
 
     def with_functions(self, functions: dict[str, Function]) -> "Module":
         return replace(self, functions=functions)

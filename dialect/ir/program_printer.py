@@ -14,7 +14,7 @@ from ..spec.operator import Operator
 from ..types.attributes import Symbol, attribute_text, quoted
 from ..types.literal_types import literal_text, literal_type
 from ..types.tensor_types import Type
-from .function import Function, Functions, Graph, Literal, Operation, Value, unique_name
+from .function import Function, Functions, Graph, Literal, Operation, Rewrite, Value, unique_name
 
 WIDTH = 100  # columns beyond which a function's head has one argument per line
 Notes = Mapping[Operation, str]
@@ -24,13 +24,13 @@ def print_module(
     module: Functions, generic: bool = False, notes: Notes = MappingProxyType({})
 ) -> str:
     """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered
-    dialects read.
+    dialects read; it has no rewrites.
 
     `notes` of operations are comments after them, in the short form.
     """
     functions = [print_function(f, generic, notes) for f in module.functions.values()]
     if not generic:
-        return "\n".join(functions)
+        return "\n".join([*map(_rewrite, getattr(module, "rewrites", {}).values()), *functions])
     body = "".join(functions)
     return "module {\n" + "".join(f"  {line}\n" for line in body.splitlines()) + "}\n"
 
@@ -72,17 +72,25 @@ class Names:
 # The short form
 
 
-def _short_function(function: Function, notes: Notes) -> str:
+def _rewrite(rewrite: Rewrite) -> str:
+    before = _short_function(rewrite.before, {}, "rewrite").rstrip()
+    return f"{before} => {{\n{_body(rewrite.after, Names(rewrite.after.arguments), {})}"
+
+
+def _short_function(function: Function, notes: Notes, word: str = "func") -> str:
     names = Names(function.arguments)
     arguments = [f"{names.of(a)}: {a.type}{_dictionary(a.attributes)}" for a in function.arguments]
-    outcome = _outcome(function)
-    head = f"func @{function.name}({', '.join(arguments)}){outcome} {{"
+    outcome = _outcome(function) if word == "func" else ""
+    head = f"{word} @{function.name}({', '.join(arguments)}){outcome} {{"
     if len(head) > WIDTH:
-        begin = f"func @{function.name}("
+        begin = f"{word} @{function.name}("
         head = begin + (",\n" + " " * len(begin)).join(arguments) + ")"
         head += f"\n   {outcome} {{" if outcome else " {"
-    lines = [head]
-    lines += [_line(o, names, notes) for o in function.operations]
+    return f"{head}\n{_body(function, names, notes)}"
+
+
+def _body(function: Function, names: Names, notes: Notes) -> str:
+    lines = [_line(o, names, notes) for o in function.operations]
     lines.append(f"  return {', '.join(map(names.of, function.results))}".rstrip())
     return "\n".join([*lines, "}\n"])
 

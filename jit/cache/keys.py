@@ -72,6 +72,8 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
         patterns,
         *{f.span.source.text: None for f in functions},
     ]
+    if module.rewrites:
+        parts.append(str(module.with_functions({})))
     for f in functions:
         stated = [str(o.declared) for o in f.operations]
         places = [f"{o.span.start} {o.span.end}" for o in f.operations]

@@ -77,7 +77,7 @@ def declare_pattern(function: Callable[..., Any], benefit: int, into: str) -> No
         said = "the annotation of its first parameter is the operator that it rewrites"
         raise fault(owner, said, place, DECLARED)
     guard = guarded(owner, "it", function, ((Value, NoneType), "a value"), "pattern.fails")
-    SOURCES[f"{module}.{function.__name__}"] = _digest_of_package(package, module)
+    SOURCES[f"{module}.{function.__name__}"] = digest_of_package(package, module)
     PATTERNS[module, function.__name__] = Pattern(
         function.__name__, package, roots, guard, function, benefit, into
     )
@@ -100,7 +100,7 @@ def _roots(function: Callable[..., Any]) -> Iterator[type[Operator[Any]]]:
 
 
 @cache
-def _digest_of_package(package: str, module: str) -> str | None:
+def digest_of_package(package: str, module: str) -> str | None:
     """The digest of a package's Python files, or of a module that is none; None where it has no
     file.
     """

@@ -80,6 +80,11 @@ class Builder:
         slot = self._rewriting.owners.get(value)
         return self.added.get(value) if slot is None else slot.operation.operator
 
+    def definition(self, value: Value) -> Operation | None:
+        """The operation whose result a value is; None for an argument or a literal."""
+        slot = self._rewriting.owners.get(value)
+        return None if slot is None else slot.operation
+
     def uses(self, value: Value) -> tuple[Operator[Value] | None, ...]:
         """The operators that take a value, once for each operand; None for each result of the
         function that it is.

@@ -9,6 +9,7 @@ reordered; an identity that fails for NaN, infinity or -0.0 is applied to intege
 from ...dialect.ir.function import Function
 from ..pass_context import Context
 from ..passes import graph_pass
+from .match_programs import pattern_of
 from .patterns import PATTERNS
 from .rewrite import rewritten
 
@@ -16,4 +17,5 @@ from .rewrite import rewritten
 @graph_pass
 def simplify(function: Function, context: Context) -> Function:
     """The function with operations replaced by simpler ones, or by existing values."""
-    return rewritten(function, [*PATTERNS.values()], is_called=context.function is not None)
+    patterns = [*PATTERNS.values(), *map(pattern_of, context.module.rewrites.values())]
+    return rewritten(function, patterns, is_called=context.function is not None)

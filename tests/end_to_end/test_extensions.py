@@ -9,9 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from cvm.dialect.support import entry_points
 from example_projects import ROOT, environment, said
+from own_patterns import own_patterns
 
+import cvm.cli
 import cvm.extending
 from cvm.commands.new import skeleton
 
@@ -284,6 +288,34 @@ def twice(op: OPERATORS["cvm.relu"], b):
     print("twice sees", op.name)
     return b.cvm.elemwise_add(op.x, op.x)
 """
+
+
+REWRITES = """rewrite @{name}(%a: tensor<?N x i32>) {{
+  %y = cvm.relu %a
+  return %y
+}} => {{
+  %y = cvm.elemwise_add %a, %a
+  return %y
+}}
+"""
+
+
+def test_rewrites_of_a_file(tmp_path: Path) -> None:
+    """By the command line, and by a package that registers them."""
+    with own_patterns():
+        (tmp_path / "p.cvm").write_text(LAYER)
+        (tmp_path / "r.cvm").write_text(REWRITES.format(name="double"))
+        command = [str(tmp_path / "p.cvm"), "--pipeline", "simplify"]
+        assert cvm.cli.main(["opt", *command, "--rewrites", str(tmp_path / "r.cvm")]) == 0
+        assert [*entry_points.SOURCES] == [f"{tmp_path / 'r.cvm'}.double"]
+        assert cvm.cli.main(["opt", *command, "--rewrites", str(tmp_path / "none.cvm")]) == 1
+    with own_patterns():
+        cvm.extending.register_rewrites(tmp_path / "r.cvm")
+        f = cvm.compile(LAYER)
+        assert f(np.array([1, -2, 3, 4], np.int32)).tolist() == [2, -4, 6, 8]
+        (tmp_path / "s.cvm").write_text(REWRITES.format(name="wrong").replace("%a, %a", "%a"))
+        with pytest.raises(cvm.Error, match="expected 2 operands"):
+            cvm.extending.register_rewrites(tmp_path / "s.cvm")
 
 
 @pytest.mark.slow
