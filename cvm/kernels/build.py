@@ -557,6 +557,7 @@ class Builder(Arithmetic):
             facts = [affine(index) - affine(first)]
             if self.is_exact(last) or isinstance(last, (ex.Var, ex.Index)):
                 facts.append((affine(last) - affine(index)).plus(-1))
+                facts.append((affine(last) - affine(first)).plus(-1))  # the loop has an iteration
             return (
                 (lambda body: ir.For(index, body, first, last)),
                 facts,
