@@ -536,3 +536,121 @@ def test_trees_that_are_refused(reason: str) -> None:
     with pytest.raises(cvm.ParseError) as caught:
         cvm.from_onnx(model([BROKEN[reason]], {"x": ("f4", ("N", 4))}))
     assert reason in str(caught.value)
+
+
+# Support vector machines
+
+GAMMA, COEF0 = 0.25, 0.5
+KERNELS = {
+    "LINEAR": lambda a, b: sum(p * q for p, q in zip(a, b, strict=True)),
+    "POLY": lambda a, b: (GAMMA * KERNELS["LINEAR"](a, b) + COEF0) ** 3,
+    "RBF": lambda a, b: math.exp(-GAMMA * sum((p - q) ** 2 for p, q in zip(a, b, strict=True))),
+    "SIGMOID": lambda a, b: math.tanh(GAMMA * KERNELS["LINEAR"](a, b) + COEF0),
+}
+
+
+def machine(kernel: str, vectors: np.ndarray, coefficients: np.ndarray, rho: Any) -> dict[str, Any]:
+    return {
+        "kernel_type": kernel,
+        "kernel_params": [GAMMA, COEF0, 3.0],
+        "support_vectors": vectors.ravel().tolist(),
+        "coefficients": coefficients.ravel().tolist(),
+        "rho": np.asarray(rho, np.float32).tolist(),
+    }
+
+
+@pytest.mark.parametrize("one_class", [0, 1])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_svm_regressor(kernel: str, one_class: int) -> None:
+    x, vectors, coefficients = floats(6, 3), floats(5, 3), floats(5)
+    attributes = machine(kernel, vectors, coefficients, [0.125])
+    y = apply("SVMRegressor", x, n_supports=5, one_class=one_class, **attributes)
+    pairs = [[KERNELS[kernel](a, v) for v in vectors.tolist()] for a in x.tolist()]
+    wanted = np.array(pairs) @ coefficients.astype(float)[:, None] + 0.125
+    wanted = np.where(wanted > 0, 1, -1) if one_class else wanted
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
+def pair_scores(
+    x: np.ndarray, vectors: np.ndarray, coefficients: np.ndarray, rho: Sequence[float]
+) -> list[list[float]]:
+    """The decisions between all pairs of three classes of two vectors each, by RBF."""
+    found: list[list[float]] = []
+    for row in x.tolist():
+        of = [KERNELS["RBF"](row, v) for v in vectors.tolist()]
+        scores: list[float] = []
+        for i in range(3):
+            for j in range(i + 1, 3):
+                of_i = sum(coefficients[j - 1, m] * of[m] for m in (2 * i, 2 * i + 1))
+                of_j = sum(coefficients[i, m] * of[m] for m in (2 * j, 2 * j + 1))
+                scores.append(float(of_i + of_j) + rho[len(scores)])
+        found.append(scores)
+    return found
+
+
+def votes(scores: Sequence[float]) -> int:
+    """The class that wins most pairs, the first of several."""
+    won = [0, 0, 0]
+    for score, (i, j) in zip(scores, ((0, 1), (0, 2), (1, 2)), strict=True):
+        won[i if score > 0 else j] += 1
+    return won.index(max(won))
+
+
+def coupled(scores: Sequence[float], a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """Probabilities of three classes from those of pairs, by the iteration of libsvm."""
+    r = np.zeros((3, 3))
+    for n, (i, j) in enumerate(((0, 1), (0, 2), (1, 2))):
+        r[i, j] = min(max(logistic(-(scores[n] * a[n] + b[n])), 1e-7), 1 - 1e-7)
+        r[j, i] = 1 - r[i, j]
+    q = np.array([[-r[j, i] * r[i, j] for j in range(3)] for i in range(3)])
+    for i in range(3):
+        q[i, i] = sum(r[j, i] ** 2 for j in range(3) if j != i)
+    p = np.full(3, 1 / 3)
+    for _ in range(100):
+        qp = q @ p
+        pqp = p @ qp
+        if np.abs(qp - pqp).max() < 0.005 / 3:
+            break
+        for i in range(3):
+            diff = (pqp - qp[i]) / q[i, i]
+            p[i] += diff
+            pqp = (pqp + diff * (diff * q[i, i] + 2 * qp[i])) / (1 + diff) ** 2
+            qp = (qp + diff * q[i]) / (1 + diff)
+            p /= 1 + diff
+    return p.tolist()
+
+
+@pytest.mark.parametrize("probable", [False, True])
+def test_svm_classifier(probable: bool) -> None:
+    x, vectors, coefficients = floats(9, 2), floats(6, 2), floats(2, 6)
+    rho, a, b = [0.125, -0.25, 0.5], [-1.5, -0.75, -2.0], [0.25, 0.0, -0.125]
+    attributes = machine("RBF", vectors, coefficients, rho)
+    if probable:
+        attributes |= {"prob_a": a, "prob_b": b}
+    classifier = node(
+        "SVMClassifier",
+        outputs=("label", "y"),
+        classlabels_strings=["a", "b", "c"],
+        vectors_per_class=[2, 2, 2],
+        **attributes,
+    )
+    made = model([classifier], {"x": ("f4", ("N", 2))}, ("label", "y"))
+    label, y = run(made, x)
+    scores = pair_scores(x, vectors, coefficients, rho)
+    assert label.tolist() == [votes(s) for s in scores]
+    wanted = [coupled(s, a, b) for s in scores] if probable else scores
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+    assert cvm.from_onnx(made).labels == {"label": ("a", "b", "c")}
+
+
+def test_svm_classifier_without_vectors() -> None:
+    """A linear machine decides between two classes by its larger score."""
+    x, w = floats(7, 3), floats(2, 3)
+    attributes = {"coefficients": w.ravel().tolist(), "rho": [0.25]}
+    classifier = node(
+        "SVMClassifier", outputs=("label", "y"), classlabels_ints=[4, 9], **attributes
+    )
+    label, y = run(model([classifier], {"x": ("f4", ("N", 3))}, ("label", "y")), x)
+    scores = x.astype(float) @ w.T.astype(float) + 0.25
+    assert label.tolist() == [9 if max(s) > 0 else [4, 9][int(s.argmax())] for s in scores]
+    np.testing.assert_allclose(y, scores, rtol=1e-5, atol=1e-6)

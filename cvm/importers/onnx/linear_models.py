@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cvm.dialect.ir.builder import Node
-from cvm.importers.graph.rules import Known, Unsupported, known_size
+from cvm.importers.graph.rules import Known, known_size
 
 from .importer import At
 from .rules import rule
@@ -14,11 +14,11 @@ from .scores import (
     floats,
     label_of_largest,
     label_of_sign,
+    of_two_classes,
     post_transform,
     rows_of,
     transformed,
     transformed_alone,
-    with_complement,
 )
 
 
@@ -56,6 +56,4 @@ def linear_classifier(at: At, x: Node) -> Any:
     label = label_of_sign(at, labels, scores.dimshuffle((0,)).scalar("gt", 0.0))
     if len(labels) != 2:
         return [label, transformed_alone(scores, post_transform(at))]
-    if post_transform(at) == "PROBIT":
-        raise Unsupported("PROBIT of the only score of two classes")
-    return [label, with_complement(at, scores, lambda s: 1.0 - s)]
+    return [label, of_two_classes(at, scores, post_transform(at), True)]

@@ -115,6 +115,10 @@ def transformed_alone(score: Node, name: str) -> Node:
     return probit(score) if name == "PROBIT" else score
 
 
-def with_complement(at: At, score: Node, complement: Callable[[Node], Node]) -> Node:
-    """The scores of two classes from that of the second."""
-    return joined(at, [complement(score), score], 1)
+def of_two_classes(at: At, score: Node, name: str, is_probability: bool) -> Node:
+    """The scores of two classes from that of the second, by the cases of onnxruntime."""
+    if name == "PROBIT":
+        raise Unsupported("PROBIT of the only score of two classes")
+    if name == "LOGISTIC":
+        return transformed(joined(at, [-score, score], 1), name)
+    return joined(at, [1.0 - score if is_probability else -score, score], 1)

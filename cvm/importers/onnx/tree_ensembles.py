@@ -18,7 +18,8 @@ from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F32, F64
 from cvm.importers.exactness import Exactness
 from cvm.importers.graph.elementwise import where
-from cvm.importers.graph.movement import joined, part
+from cvm.importers.graph.indexing import gathered
+from cvm.importers.graph.movement import joined
 from cvm.importers.graph.rules import Known, Unsupported, known_size
 
 from .decision_trees import MODES, Trees, trees_of
@@ -29,11 +30,11 @@ from .scores import (
     class_labels,
     label_of_sign,
     labels_at,
+    of_two_classes,
     post_transform,
     rows_of,
     transformed,
     transformed_alone,
-    with_complement,
 )
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -337,7 +338,7 @@ def tree_ensemble_classifier(at: At, x: Node) -> Any:
         raise ValueError(f"{len(base)} base values of {len(labels)} classes")
     scores = trees.scores("SUM", base[:0])
     if len(labels) <= 2:
-        return of_two_classes(at, trees, scores, labels, base)
+        return two_classes(at, trees, scores, labels, base)
     is_scored = None if len(base) else trees.is_scored()
     scores = scores + at.node(base) if len(base) else scores
     among = scores if is_scored is None else where(is_scored, scores, float("-inf"))
@@ -345,16 +346,14 @@ def tree_ensemble_classifier(at: At, x: Node) -> Any:
     return [label, transformed(scores, post_transform(at)).cast(F32)]
 
 
-def of_two_classes(
-    at: At, trees: Ensemble, scores: Node, labels: np.ndarray, base: np.ndarray
-) -> Any:
+def two_classes(at: At, trees: Ensemble, scores: Node, labels: np.ndarray, base: np.ndarray) -> Any:
     """The label and the scores of at most two classes, by the cases of onnxruntime."""
     transform = post_transform(at)
     used = np.unique(trees.ids)
     has_first, has_second = ((used == c).any() for c in (0, 1))
     if not trees.always_scored[used].all():
         raise Unsupported("a leaf without a weight for each class, of at most two,")
-    first, second = part(at, scores, 1, 0, 1), part(at, scores, 1, len(labels) - 1, len(labels))
+    first, second = (gathered(at, scores, np.array([c]), 1) for c in (0, len(labels) - 1))
     both: Node | None = None
     if len(base) == 2 and has_second:  # the first base value is of no use
         score = first + float(base[1])
@@ -373,12 +372,4 @@ def of_two_classes(
         return [label, transformed(both, transform).cast(F32)]
     if len(labels) == 1:
         return [label, transformed_alone(score, transform).cast(F32)]
-    if transform == "PROBIT":
-        raise Unsupported("PROBIT of the only score of two classes")
-    if transform == "LOGISTIC":
-        pair = transformed(with_complement(at, score, lambda s: -s), transform)
-    elif all_positive:
-        pair = with_complement(at, score, lambda s: 1.0 - s)
-    else:
-        pair = with_complement(at, score, lambda s: -s)
-    return [label, pair.cast(F32)]
+    return [label, of_two_classes(at, score, transform, all_positive).cast(F32)]
