@@ -81,6 +81,8 @@ class Kernel(Generic[P, R]):
             given = bound.args  # type: ignore[assignment]
         version = self._version(given)
         self._latest.value = version.number
+        with self._lock:  # a second library of the same version would free the first one's code
+            version.load()
         result = version.run(given)
         if fastcall.usable() and isinstance(self, fastcall.direct_base()):
             self._serve(version)

@@ -128,6 +128,10 @@ class Version:
             imported = imports() if module.is_parallel else {}
             return Library(module, entries, (), imported, pipeline)
 
+    def load(self) -> Any:
+        """The machine code, compiled once: callers hold the lock of the kernel."""
+        return self.library
+
     def lower(self, stage: str) -> str:
         if stage == "loops":
             return plan_text(self.given)
