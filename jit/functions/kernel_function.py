@@ -5,6 +5,7 @@ A CPU runs the kernels as they are, in their order; LLVM optimizes each. A GPU r
 mapped to a grid as they are, and others once they have been.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...dialect.kernel_ir.kernel_printer import plan_text
 from ...dialect.kernel_ir.loops import MAX_STEPS, If, Kernel, outer_loops
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.support.diagnostics import CallError, Diagnostic, TargetError
+from ...dialect.support.fork_safety import held_at_fork
 from ...dialect.types.sizes import evaluate, product
 from ...dialect.types.tensor_types import TensorType, Type, as_given
 from ...dialect.types.unify import bind
@@ -43,6 +45,8 @@ from ..targets import target_of_stage
 from .compiled_function import CompiledFunction
 from .gpu_function import SimulatedFunction
 from .native_function import NativeFunction
+
+_serving = held_at_fork(threading.RLock())  # signal handlers may call
 
 
 def _size_tests(kernel: Kernel) -> list[Expr]:
@@ -173,10 +177,17 @@ class KernelFunction(PlanFunction, NativeFunction):
         return run_passes(passes, self._checked(plan), Context())
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
-        if not hasattr(self, "_made"):
+        if not self._is_served:
             check_runs_here(self.options.cpu)
-            self._serve(self._compile())
+            made = self._compile()
+            with _serving:  # a second library would free the code of the first, which may run
+                if not self._is_served:
+                    self._serve(made)
         return super()._called(arguments, out)
+
+    @property
+    def _is_served(self) -> bool:
+        return hasattr(self, "table")  # which `_serve` sets last
 
     def _call_directly(self) -> None:
         """Calls stay in Python: they are checked here."""

@@ -4,10 +4,12 @@ lowered.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cvm.jit.functions.kernel_function import KernelFunction
 from cvm.jit.targets import find_target
 
 import cvm
@@ -256,3 +258,24 @@ def test_kernel_functions_pickle(folder: Path) -> None:
     assert f(np.array([1, 2, 3], np.int32)).tolist() == [2, 3, 4]
     with pytest.raises(cvm.CallError):
         f(np.array([1, 2], np.int32))
+
+
+def test_threads_that_call_first_together_load_a_kernel_once(monkeypatch):
+    """A second library would free the code of the first, which may run."""
+    text = "kernel @k(%x: tensor<8xf64>) -> (%y: tensor<8xf64>) {\n"
+    text += "  for %i in 0..8 {\n    %y[%i] = %x[%i] + 7.25\n  }\n}\n"
+    f, served, results = cvm.compile(text), [], []
+    together = threading.Barrier(4)
+    real = KernelFunction._serve
+    monkeypatch.setattr(KernelFunction, "_serve", lambda self, m: (served.append(m), real(self, m)))
+
+    def call() -> None:
+        together.wait()
+        results.append(f(np.ones(8)).tolist())
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(served) == 1 and results == [[8.25] * 8] * 4
