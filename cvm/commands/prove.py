@@ -49,12 +49,15 @@ class Pair:
     has_both: bool = True
 
 
+LONGEST = 86_400  # seconds for a question to z3: a day
 UNMATCHED = Verdict(reason="it matches no program made of the operators' examples")
 
 
 def prove(options: Namespace) -> int:
     if options.pipeline and options.equal:
         raise Usage("--equal compares functions, --pipeline a function before and after passes")
+    if not 0 < options.seconds <= LONGEST:
+        raise Usage(f"--seconds {options.seconds:g}: expected a number above 0, up to {LONGEST}")
     if options.program != "-" and not Path(options.program).suffix:
         pairs = _of_package(options.program)
     else:

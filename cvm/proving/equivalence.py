@@ -35,7 +35,7 @@ from cvm.testing.differences import Arrays, distance, smallest
 
 from .bit_vectors import Arithmetic, Term, Unsupported, nodes, symbols_of, variables
 from .execution import Execution
-from .meaning import Symbols, Translation
+from .meaning import OUTER, Symbols, Translation
 
 SECONDS = 60.0  # to write the terms of a pair of programs, and for z3's answer
 NARROW = (8, 16)  # bits in which products are proved that z3 has no time for (by hand)
@@ -176,6 +176,8 @@ def prove(left: Program, right: Program, seconds: float = SECONDS) -> Verdict:
         names = [*arithmetic.abstract]
         more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
         return tested(left, right, f"no proof covers {', '.join(names[:MAX_NAMED] + more)}")
+    if answer == z3.sat:
+        return tested(left, right, "the counterexample that z3 finds cannot be run, or is none")
     verdict = tested(left, right, f"z3 has no answer within {seconds:g} s")
     widths = [w for w in arithmetic.widths if w > max(NARROW)]
     if verdict.wrong is None and arithmetic.products and len(arithmetic.widths) == len(widths) == 1:
@@ -212,19 +214,24 @@ class _Query:
             else Execution(right.formulas, symbols, limits, like)
         )
         self.has_tables = any(a.size > 1 for a in left.formulas.constants.values())
-        self.claims: list[Term] = []
+        # each with the facts about its own indices, which hold for no element of another result
+        self.claims: list[tuple[Term, Sequence[Term]]] = []
         results = zip(left.formulas.results, right.formulas.results, strict=True)
         for n, (tensor, same) in enumerate(results):
             shape = one.shape(tensor)
-            self.claims += [a == b for a, b in zip(shape, other.shape(same), strict=True)]
-            for at in self.places(shape, n, each=isinstance(other, Execution)):
+            self.claims += [(a == b, ()) for a, b in zip(shape, other.shape(same), strict=True)]
+            for at, facts in self.places(shape, n, each=isinstance(other, Execution)):
                 a, b = one.result(n, at), other.result(n, at)
-                self.claims += [a.defined == b.defined, z3.Implies(a.defined, a.value == b.value)]
+                equal = z3.Implies(a.defined, a.value == b.value)
+                self.claims += [(a.defined == b.defined, facts), (equal, facts)]
         self.models: list[Any] = []
 
-    def places(self, shape: Sequence[Term], result: int, each: bool) -> Iterator[Sequence[Term]]:
-        """An element of a result at any indices, or each of its elements, which kernels store; and
-        each along the axes of few, where constants differ from one to the next.
+    def places(
+        self, shape: Sequence[Term], result: int, each: bool
+    ) -> Iterator[tuple[Sequence[Term], Sequence[Term]]]:
+        """An element of a result at any indices, with the facts about these; or each of its
+        elements, which kernels store; and each along the axes of few, where constants differ from
+        one to the next.
         """
         sizes = [z3.simplify(n) for n in shape]
         known = [n.as_long() if z3.is_int_value(n) else None for n in sizes]
@@ -232,28 +239,30 @@ class _Query:
             raise Unsupported("kernels of arrays whose sizes are not known")
         few = self.has_tables and prod(n or 1 for n in known) <= MAX_LISTED
         ranges = [None if n is None or not (each or few) else range(n) for n in known]
-        any = [
-            self.symbols.index(f"{result}.{axis}", n) if r is None else None
-            for axis, (n, r) in enumerate(zip(shape, ranges, strict=True))
-        ]
-        for point in product(*(r or [None] for r in ranges)):
-            yield [z3.IntVal(i) if i is not None else a for i, a in zip(point, any, strict=True)]
+        indices = [z3.FreshInt(f"{OUTER}{result}.{axis}") for axis in range(len(sizes))]
+        open = [(i, n) for i, n, r in zip(indices, sizes, ranges, strict=True) if r is None]
+        facts = [fact for i, n in open for fact in (i >= 0, i < n)]
+        for point in product(*([None] if r is None else r for r in ranges)):
+            at = [i if p is None else z3.IntVal(p) for p, i in zip(point, indices, strict=True)]
+            yield at, facts
 
     def answer(self, seconds: float) -> Any:
         """z3's answer; sat where there are such inputs, which `arguments` gives then."""
         unknown, end = False, monotonic() + seconds
-        for claim in self.claims:
+        for claim, own in self.claims:
             plain = z3.simplify(claim)
             if any(_by_cases(c, MAX_CASES) for c in (plain, _without_signs(plain))):
                 continue
-            near, far = self.relevant(claim)
+            near, far = self.relevant(claim, own)
             if (seconds := end - monotonic()) <= 0:
                 return z3.unknown
             solver = _solver([z3.Not(claim), *near], seconds)
             if (answer := solver.check()) == z3.sat:
                 self.models = [self.small(solver)]
                 others = _solver(far, seconds)
-                if others.check() == z3.sat:
+                if (rest := others.check()) == z3.unsat:  # as for a result without elements
+                    continue
+                if rest == z3.sat:
                     self.models.append(self.small(others))
                 return z3.sat
             unknown |= answer == z3.unknown
@@ -272,10 +281,10 @@ class _Query:
             solver.pop()
         return model
 
-    def relevant(self, claim: Term) -> tuple[list[Term], list[Term]]:
+    def relevant(self, claim: Term, own: Sequence[Term]) -> tuple[list[Term], list[Term]]:
         """The facts that share symbols with a claim, directly or by others, and the other facts."""
         names = variables(claim)
-        far = [(f, variables(f)) for f in self.symbols.facts]
+        far = [(f, variables(f)) for f in (*self.symbols.facts, *own)]
         near: list[Term] = []
         while any(of & names for _, of in far):
             near += [f for f, of in far if of & names]
@@ -364,7 +373,11 @@ def _limits(left: Program, right: Program) -> dict[int, tuple[int, int]]:
     limits: dict[int, tuple[int, int]] = {}
     for n, pair in enumerate(zip(left.arguments, right.arguments, strict=True)):
         if ranges := [r for r in map(declared_range, pair) if r is not None]:
-            limits[n] = max(r.low for r in ranges), min(r.high for r in ranges)
+            low, high = max(r.low for r in ranges), min(r.high for r in ranges)
+            if low > high:
+                name = pair[0].name
+                raise cvm.Error(f"the ranges declared of %{name} have no number in common")
+            limits[n] = low, high
     return limits
 
 

@@ -96,11 +96,6 @@ class Symbols:
             self.facts.append(self.sizes[atom] >= 0)
         return self.sizes[atom]
 
-    def index(self, name: str, extent: Term) -> Term:
-        index = z3.FreshInt(f"{OUTER}{name}")
-        self.facts += [index >= 0, index < extent]
-        return index
-
     def element(
         self, array: Any, type: ElementType, at: Sequence[Term], limits: tuple[int, int] | None
     ) -> Term:

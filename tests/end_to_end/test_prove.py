@@ -300,6 +300,29 @@ def test_kernels_of_open_sizes_are_tested() -> None:
     assert found.kind == "tested" and "sizes or places" in str(found)
 
 
+def test_results_without_elements_are_equal() -> None:
+    bodies = "  %y = cvm.abs %x", "  %y = cvm.negative %x"
+    assert verdict("%x: tensor<0xi32>", "tensor<0xi32>", *bodies).proved
+
+
+def test_a_result_without_elements_proves_no_other() -> None:
+    text = """
+        func @%s(%%x: tensor<?N x i32>, %%z: tensor<0xi32>) -> (tensor<0xi32>, tensor<?N x i32>) {
+          %%y = cvm.%s %%x
+          return %%z, %%y
+        }
+    """
+    module = cvm.parse(text % ("f", "abs") + text % ("g", "negative"))
+    assert prove(program_of(module, "f"), program_of(module, "g")).kind == "wrong"
+
+
+def test_ranges_without_a_number_in_common_prove_nothing() -> None:
+    text = "func @%s(%%x: tensor<3xi32> {range = %s}) -> tensor<3xi32> {\n  return %%x\n}\n"
+    module = cvm.parse(text % ("f", "[5, 9]") + text % ("g", "[-9, 2]"))
+    with pytest.raises(cvm.Error, match="no number in common"):
+        prove(program_of(module, "f"), program_of(module, "g"))
+
+
 def table() -> dict[str, str]:
     """The lines of the page's table by their rewrites."""
     lines = PAGE.read_text("utf-8").partition("<!-- proofs -->")[2].splitlines()
@@ -359,6 +382,8 @@ def test_the_patterns_of_a_package(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ([], "no two functions take and give the same types"),
+        (["--seconds", "nan"], "--seconds nan: expected a number above 0"),
+        (["--seconds", "0"], "--seconds 0: expected a number above 0"),
         (["--equal", "main"], "expected the names of two functions"),
         (["--equal", "main,other"], "no function @other"),
         (["--pipeline", "cse", "--equal", "a,b"], "--equal compares functions"),
