@@ -22,6 +22,7 @@ from cvm.dialect.support.array_files import read_arrays
 from cvm.dialect.support.entry_points import load_offered
 from cvm.importers import IMPORTERS, printable
 from cvm.importers.cvm_runtime import program_text, read_model
+from cvm.importers.exactness import Imported
 from cvm.terminal.files import write
 from cvm.terminal.usage import Usage
 
@@ -73,9 +74,10 @@ def _onnx_text(
     module: Module, renamed: Mapping[str, str], archive: str | None
 ) -> tuple[str, Mapping[str, np.ndarray]]:
     """The program with its large constants in the archive; ONNX's names of values are comments
-    where the language has others.
+    where the language has others, and so are labels whose indices are results.
     """
     constants: dict[str, np.ndarray] = {}
+    labels = module.labels if isinstance(module, Imported) else {}
 
     def archived(function: str, operation: Operation) -> Operation:
         const = operation.operator
@@ -111,6 +113,10 @@ def _onnx_text(
         f"// %{a.name} is {printable(renamed[a.name])}\n"
         for a in main.arguments
         if a.name in renamed
+    ]
+    head += [
+        f"// {printable(name)} is an index of {json.dumps(strings)}\n"
+        for name, strings in labels.items()
     ]
     return "".join(head) + print_module(module, notes=notes), constants
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cvm
+from cvm import cli
 
 onnx = pytest.importorskip("onnx")
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
@@ -203,7 +205,7 @@ def test_label_encoder_of_tensors() -> None:
 # Strings
 
 
-def test_labels_of_strings() -> None:
+def test_labels_of_strings(tmp_path: Path) -> None:
     """Strings are indices, which may be moved and encoded; other uses are refused by name."""
     names = helper.make_tensor("names", 8, [3], [b"red", b"green", b"blue"])
     chain = [
@@ -230,6 +232,10 @@ def test_labels_of_strings() -> None:
     assert [labels["color"][k] for k in color] == ["red", "green", "blue"]
     assert number.tolist() == [20, -5, 10]
     assert [labels["word"][k] for k in word.reshape(-1)] == ["_Unused", "one", "_Unused"]
+    onnx.save(made, str(tmp_path / "m.onnx"))
+    assert cli.main(["import", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.cvm")]) == 0
+    said = '// color is an index of ["red", "green", "blue"]\n'
+    assert said in (tmp_path / "m.cvm").read_text()
     compared = [*chain[:3], helper.make_node("Equal", ["color", "names"], ["y"])]
     with pytest.raises(cvm.ParseError, match="Equal: strings is not supported"):
         cvm.from_onnx(model(compared, {"x": ("f4", ("N", 3))}, constants=constants))
@@ -528,6 +534,7 @@ BROKEN = {
     "lists of nodes are empty, or of different lengths": broken(nodes_values=[0.5]),
     "a leaf with two weights for one target": broken(target_nodeids=[1, 1]),
     "a node of mode 'BRANCH_XOR'": broken(nodes_modes=["BRANCH_XOR", "LEAF", "LEAF"]),
+    "a node of mode 'BRANCH_MEMBER'": broken(nodes_modes=["BRANCH_MEMBER", "LEAF", "LEAF"]),
 }
 
 

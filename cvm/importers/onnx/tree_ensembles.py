@@ -166,7 +166,7 @@ def ensemble_of_nodes(at: At, x: Node, targets: int, prefix: str) -> Ensemble:
         np.array(at[f"nodes_{c}"] or [], np.int64) for c in columns
     )
     splits = tensor_or_floats(at, "nodes_values", dtype)
-    numbers = {m: n for n, m in enumerate(MODES)}
+    numbers = {m: n for n, m in enumerate(MODES) if m != "BRANCH_MEMBER"}
     modes = np.array([numbers.get(m, -1) for m in at["nodes_modes"] or []], np.int64)
     if len({len(a) for a in (tree, node, features, true, false, splits, modes)}) > 1 or not len(
         tree
