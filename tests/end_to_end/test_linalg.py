@@ -62,7 +62,7 @@ def joined(texts: Sequence[str]) -> str:
     return "module {\n" + "\n".join(bodies) + "}\n"
 
 
-RECORDED, TOGETHER = 500, 50  # cases of a dialect, and functions of a module
+RECORDED, TOGETHER = 300, 50  # cases of a dialect, and functions of a module
 BINDINGS = 32  # the most arrays that IREE binds to one dispatch
 
 

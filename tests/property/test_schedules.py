@@ -163,22 +163,21 @@ def arrays_of(function: Any, sizes: tuple[int, int, int], seed: int) -> list[np.
 
 
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("seed", range(2 if everything else 1))
-def test_random_schedules_keep_every_bit(name: str, seed: int) -> None:
-    schedule, _ = scheduled(name, seed)
+def test_random_schedules_keep_every_bit(name: str) -> None:
+    schedule, _ = scheduled(name, 0)
     plain = cvm.compile(text_of(name))
     read_back = cvm.compile(schedule.lower())
     assert cvm.schedule(text_of(name)).apply(str(schedule)).lower() == schedule.lower()
     for cpu in PROCESSORS:
         fast = schedule.compile(cpu=cpu)
         for sizes in SIZES:
-            arrays = arrays_of(plain, sizes, seed)
+            arrays = arrays_of(plain, sizes, 0)
             wanted, found = plain(*arrays), fast(*arrays)
             for a, b in zip(
                 *((r if isinstance(r, tuple) else (r,)) for r in (wanted, found)), strict=True
             ):
                 assert a.tobytes() == b.tobytes(), f"{sizes}, {cpu}:\n{schedule}"
-    arrays = arrays_of(plain, SIZES[0], seed)
+    arrays = arrays_of(plain, SIZES[0], 0)
     first = [np.asarray(r).tobytes() for r in (plain(*arrays),)]
     assert [np.asarray(r).tobytes() for r in (read_back(*arrays),)] == first
 

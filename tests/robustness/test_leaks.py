@@ -85,9 +85,8 @@ def test_some_compiles_and_calls():
 
 
 @pytest.mark.slow
-def test_many_compiles_and_calls():
-    found = grown(5_000, 1_000_000)
+def test_many_compiles_and_calls(request: pytest.FixtureRequest):
+    many = 5_000 if request.config.getoption("--every-case") else 1_500
+    found = grown(many, 1_000_000)
     assert found["compiles"] < WITHIN and found["calls"] < WITHIN
-    assert (
-        5_000 <= found["pass builders"] <= 12_500
-    )  # of modules: one or two of each of 5,703 functions
+    assert many <= found["pass builders"] <= 2.5 * many  # of modules: one or two of each function
