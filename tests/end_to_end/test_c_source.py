@@ -15,8 +15,21 @@ import pytest
 from cortex_m import BARE, LINKED
 from cvm.dialect.ir.module import Module
 from cvm.dialect.kernel_ir.execution_plan import Plan
-from cvm.dialect.kernel_ir.expressions import Cast, Index, Tensor, apply
-from cvm.dialect.kernel_ir.loops import For, Kernel, Store
+from cvm.dialect.kernel_ir.expressions import Cast, Index, Tensor, apply, constant, select
+from cvm.dialect.kernel_ir.loops import (
+    Alloc,
+    Block,
+    Break,
+    Continue,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Store,
+    While,
+    accumulator,
+    assign,
+)
 from cvm.dialect.kernel_ir.scalar_functions import SCALARS
 from cvm.dialect.types.tensor_types import (
     I1,
@@ -237,6 +250,36 @@ def pointwise(
     name = f"{function or 'to'}_{to if not function else ''}_{element}"
     kernel = Kernel(name, (*inputs, y), (For(i, (Store(y, (i,), value),)),))
     return Plan(name, tuple(inputs), (y,), {}, (kernel,))
+
+
+@compiled
+def test_jumps_and_loops_without_bounds(tmp_path: Path) -> None:
+    """The lengths of Collatz sequences: negative numbers are left out, 77 is an error."""
+    i, x, y = Index("i", 6), Tensor("x", (6,), I32), Tensor("y", (6,), I32)
+    n, length = accumulator("n", I32), accumulator("length", I32)
+    following = select(apply("floormod", n[()], constant(2, I32)).eq(0), n[()] >> 1, n[()] * 3 + 1)
+    steps: Block = (
+        If(length[()] > 50, (Break(),)),
+        assign(n, following),
+        assign(length, length[()] + 1),
+    )
+    body: Block = (
+        If(x[i] < 0, (Continue(),)),
+        If(x[i].eq(77), (Fail("77 is seen"),)),
+        *(s for t, v in ((n, x[i]), (length, constant(0, I32))) for s in (Alloc(t), assign(t, v))),
+        While(n[()].ne(1), steps),
+        Store(y, (i,), length[()]),
+    )
+    plan = Plan("k", (x,), (y,), {}, (Kernel("k", (x, y), (For(i, body),)),))
+    file = File(Module({}), [plan], [], arena=False)
+    head = "int32_t f(int32_t *a, int32_t *b)"
+    file.define(plan, f"{head};\n{head}", {x: "a", y: "b"})
+    (tmp_path / "f.c").write_text(file.text())
+    built = library(tmp_path, "f.c")
+    given, found = np.array([1, 7, -3, 27, 8, 3], np.int32), np.full(6, -1, np.int32)
+    assert built.f(*pointers(given, found)) == 0 and found.tolist() == [0, 16, -1, 51, 3, 7]
+    given[2:4], found[:] = 77, -1
+    assert built.f(*pointers(given, found)) == 1 and found.tolist() == [0, 16, -1, -1, -1, -1]
 
 
 def test_floats_are_refused_where_they_are_computed(
