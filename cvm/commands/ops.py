@@ -11,6 +11,8 @@ from cvm.terminal.usage import Usage
 
 
 def ops(options: Namespace) -> int:
+    if options.name is not None:
+        OPERATORS.load(options.name.partition(".")[0])  # an error where its package fails
     table = by_dialect()
     if options.check:
         from cvm.testing.check_operators import check_operators

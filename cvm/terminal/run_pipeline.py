@@ -86,6 +86,7 @@ def all_passes() -> dict[str, Pass]:
 
 
 def check_pass_name(name: str, *extra: str) -> None:
+    load_offered("cvm.passes", name)
     names = (*all_passes(), *PIPELINES, *STEPS)
     if name not in (*names, *extra):
         raise Usage(

@@ -58,6 +58,14 @@ def guard(operator: Any, dialects: tuple[str, ...]) -> None:
             setattr(operator, rules, tuple(made))
 
 
+def check_package(operator: Any, first: str) -> None:
+    """Check that an operator is of the package whose module was the first of the dialect."""
+    package, other = (m.partition(".")[0] for m in (operator.__module__, first))
+    if package != other:
+        said = f"the packages {other} and {package} both have a dialect {operator.dialect}"
+        raise fault(operator, said)
+
+
 def _own(operator: Any) -> set[str]:
     """The names that the operator or a base class of its package defines."""
     return {

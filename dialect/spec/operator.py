@@ -348,10 +348,11 @@ def operator(cls: type[U]) -> type[U]:
     numbers = [c.number for c in (*made.placement, *made.constraints, *made.afterwards)]
     assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
     if not cls.__module__.startswith(OURS):
-        from .foreign_operators import guard
+        from .foreign_operators import check_package, guard
 
         guard(made, DIALECTS)
-        OPERATORS.modules.setdefault(made.dialect, cls.__module__)
+        first = OPERATORS.modules.setdefault(made.dialect, cls.__module__)
+        check_package(made, first)
     OPERATORS.declare(made)
     return made
 
