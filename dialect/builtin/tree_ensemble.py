@@ -152,10 +152,11 @@ class TreeEnsemble(Operator[T]):
         if isinstance(count, int) and count < FEW:
             block = Index("b", rows // LANES)
             side_by_side = [block * LANES + lane for lane in range(LANES)]
-            start = as_index(rows // LANES * LANES)
+            lane, start = Index("lane", LANES), as_index(rows // LANES * LANES)
+            zeros = For(lane, self.zero(y, block * LANES + lane))
             return (
-                For(block, (*self.zero(y, side_by_side), For(t, self.walk(y, side_by_side, [t])))),
-                For(n, (*self.zero(y, [n]), For(t, self.walk(y, [n], [t]))), start),
+                For(block, (zeros, For(t, self.walk(y, side_by_side, [t])))),
+                For(n, (*self.zero(y, n), For(t, self.walk(y, [n], [t]))), start),
             )
         group = For(g, self.walk(y, [n], [g * LANES + lane for lane in range(LANES)]))
         if isinstance(count, int):
@@ -163,13 +164,13 @@ class TreeEnsemble(Operator[T]):
             rest = self.walk(y, [n], [as_index(k) for k in last]) if last else ()
         else:
             rest = (For(t, self.walk(y, [n], [t]), as_index(done)),)
-        return (For(n, (*self.zero(y, [n]), group, *rest)),)
+        return (For(n, (*self.zero(y, n), group, *rest)),)
 
-    def zero(self: Any, y: Tensor, rows: list[Expr]) -> Block:
-        """Begin the reductions of some rows."""
+    def zero(self: Any, y: Tensor, row: Expr) -> Block:
+        """Begin the reductions of a row."""
         c = Index("c", self.columns)
         start = identity(combined(self.scalar_op, y.element), y.element)
-        return (For(c, tuple(Store(y, (n, c), start) for n in rows)),)
+        return (For(c, (Store(y, (row, c), start),)),)
 
     def walk(self: Any, y: Tensor, rows: list[Expr], trees: list[Expr]) -> Block:
         """Some trees over a row, or a tree over some rows, side by side until each is at a leaf;

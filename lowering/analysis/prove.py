@@ -57,7 +57,7 @@ class _Proof:
         k = max(goal.terms, key=lambda k: self.rank(goal.terms[k][0]))
         atom, factor = goal.terms[k]
         if (defined := self.defined.get(k)) is None:
-            defined = self.defined[k] = tuple(map(plain, _definition(atom)))
+            defined = self.defined[k] = tuple(map(plain, definition(atom)))
         known = (*facts, *defined)
         bounds = (f for f in known if k in f.terms and f.terms[k][1] * factor > 0)
         found = any(self.replaced(goal, k, fact, facts) for fact in bounds)
@@ -140,7 +140,7 @@ def _cases(atom: Expr) -> list[tuple[Expr, list[Affine]]] | None:
     return None
 
 
-def _definition(atom: Expr) -> Iterator[Affine]:
+def definition(atom: Expr) -> Iterator[Affine]:
     """The facts that always hold of an atom."""
     match atom:
         case Apply("floordiv", (a, Const(c))) | Extent(

@@ -17,7 +17,7 @@ from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.linear_form import Key
 from .instances import Access, Instance, Nest, Side, apart
-from .prove import plain, prove
+from .prove import definition, plain, prove
 
 MAX_PARTS = 24  # parts into which a place is taken apart, at most; bounds compile time (by hand)
 FILLED = ": it is filled with zeros; `zero` after its type says so"
@@ -193,7 +193,9 @@ def _without(
     for c in map(plain, conditions):
         if not prove(c, facts, nest.order):
             negated = (c * -1).plus(-1)
-            yield _Part((*facts, negated), part.literals)
+            # a quotient is compared with others by what it is of
+            defined = [plain(f) for a, _ in c.terms.values() for f in definition(a)]
+            yield _Part((*facts, negated, *defined), part.literals)
             facts = (*facts, c)
     for i, side in branches:
         if (i, side) not in part.literals:
