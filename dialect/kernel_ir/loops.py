@@ -385,6 +385,19 @@ def may_jump(block: Block) -> bool:
     return any(isinstance(s, (While, Break, Continue, Return, Fail)) for s in statements(block))
 
 
+def may_leave(block: Block) -> bool:
+    """Test whether a loop of this body may end before its last iteration."""
+    return any(
+        isinstance(s, (Break, Return, Fail))
+        or (isinstance(s, If) and (may_leave(s.then) or may_leave(s.otherwise)))
+        or (
+            isinstance(s, (For, While))
+            and any(isinstance(t, (Return, Fail)) for t in statements(s.body))
+        )
+        for s in block
+    )
+
+
 @lru_cache(maxsize=512)
 def statements(block: Block) -> tuple[Statement, ...]:
     """Every statement of a block, nested ones included, outer ones first."""

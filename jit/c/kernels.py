@@ -110,27 +110,17 @@ class Function(Statements):
             case ir.For(index, body) if not ir.may_jump(body) and (turns := _repeated(s)):
                 for n in turns:
                     self.scope(ir.substitute_block(body, {index: as_index(n)}))
-            case ir.While(condition, body):
-                self.line("for (;;) {")
-                outer, taken = dict(self.known), set(self.local.taken)
-                with self.deeper():
-                    self.statement(condition)
-                    self.line(f"if (!({self.exact(condition).text})) break;")
-                    self.block(body)
-                self.known, self.local.taken = outer, taken
-                self.line("}")
-            case ir.Break() | ir.Continue():
-                self.line(f"{type(s).__name__.lower()};")
-            case ir.Return():
-                self.line("return status;" if self.reports else "return;")
-            case ir.Fail(message, span):
-                number = self.requirements.number(message, span)
-                self.line(f"return max_i32(status, {number});")
-            case ir.Guard(_, message, span):
+            case ir.Guard():
                 super().emit(s)
                 self.line("if (status != 0) return status;")
             case _:
                 super().emit(s)
+
+    def leave(self) -> None:
+        self.line("return status;" if self.reports else "return;")
+
+    def fail(self, message: str, span: Span) -> None:
+        self.line(f"return max_i32(status, {self.requirements.number(message, span)});")
 
     def scope(self, block: ir.Block) -> None:
         """A block for one value of an index, in braces if it declares something."""

@@ -1,6 +1,6 @@
 """Statements of the loop language as C: one kernel, without knowledge of operators."""
 
-from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir import expressions as ex, loops as ir
 from ...dialect.support.diagnostics import Span
 from .addresses import Val, fits
 from .expressions import Expressions
@@ -46,6 +46,18 @@ class Statements(Expressions):
             case ir.Assert(condition, message, span):
                 self.statement(condition)
                 self.check(self.exact(condition), message, span)
+            case ir.While(condition, body):
+                self.line("for (;;) {")
+                self.inner((ir.If(ex.apply("not", condition), (ir.Break(),)), *body))
+                self.line("}")
+            case ir.Break() | ir.Continue():
+                self.line(f"{type(s).__name__.lower()};")
+            case ir.Return():
+                self.leave()
+            case ir.Fail(message, span):
+                self.fail(message, span)
+            case ir.Prefetch():
+                pass  # it computes nothing
 
     def loop(self, s: ir.For, pragma: str = "") -> None:
         self.statement(s.start, s.end)
@@ -70,6 +82,14 @@ class Statements(Expressions):
 
     def allocate(self, s: ir.Alloc) -> None:
         """Declare a buffer."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """End the kernel."""
+        self.line("return;")
+
+    def fail(self, message: str, span: Span) -> None:
+        """End the kernel by a failure."""
         raise NotImplementedError
 
     def check(self, condition: Val, message: str, span: Span) -> None:

@@ -91,7 +91,7 @@ class _Function(CudaStatements):
         self.arrays = {t: self.fresh() for t in tensors}
         self.atoms = _atoms(kernel, tensors)
         self.sizes = {atom: self.fresh() for atom in self.atoms}
-        self.reports = any(isinstance(s, ir.Assert) for s in ir.statements(kernel.body))
+        self.reports = any(isinstance(s, (ir.Assert, ir.Fail)) for s in ir.statements(kernel.body))
         several = [
             b
             for s in ir.statements(kernel.body)
@@ -137,6 +137,10 @@ class _Function(CudaStatements):
     def check(self, condition: Val, message: str, span: Span) -> None:
         number = self.requirements.number(message, span)
         self.line(f"if (!({condition.text})) atomicMax(status, {number});")
+
+    def fail(self, message: str, span: Span) -> None:
+        self.line(f"atomicMax(status, {self.requirements.number(message, span)});")
+        self.leave()
 
     def loop(self, s: ir.For, pragma: str = "") -> None:
         if s.kind == "thread":

@@ -12,6 +12,8 @@ from ...dialect.kernel_ir.loops import (
     Statement,
     Store,
     blocks,
+    may_jump,
+    may_leave,
     outer_loops,
     replace,
     rewrite_block,
@@ -43,9 +45,11 @@ def block_size(work: Dim) -> int:
 
 def independent(loop: For) -> bool:
     """Test whether every tensor that the loop writes is indexed by the loop's index along one
-    axis.
+    axis, and every iteration runs.
     """
     own = allocated(loop.body)
+    if may_leave(loop.body):
+        return False
     if any(t.space == "heap" for t in own):  # one buffer shared by all iterations
         return False
     read, stored = accesses(loop.body)
@@ -90,6 +94,8 @@ def block_threads(kernel: Kernel) -> int | None:
 
 def _is_distributed(block: Block, extents: set[object]) -> bool:
     """Test whether only loops over threads store, and collect their extents."""
+    if may_jump(block):
+        return False
     for s in block:
         match s:
             case For(kind="thread"):

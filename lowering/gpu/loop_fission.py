@@ -4,16 +4,16 @@
     =>  kernel k { for i { t[i] = f } }
         kernel k { for j { y[j] = g(t[j]) } }
 
-Legal where a body is nothing but loops and their scratch buffers, which become parameters, and the
-kernel's condition reads nothing that it writes: each part tests it again. A grid has to: its
-threads meet only between kernels.
+Legal where a body is nothing but loops and their scratch buffers, which become parameters, no loop
+ends the kernel, and the kernel's condition reads nothing that it writes: each part tests it again.
+A grid has to: its threads meet only between kernels.
 """
 
 from dataclasses import replace
 
 from ...dialect.kernel_ir.execution_plan import Kernels
 from ...dialect.kernel_ir.expressions import Expr, Read, Tensor
-from ...dialect.kernel_ir.loops import Alloc, Block, For, Kernel, statements
+from ...dialect.kernel_ir.loops import Alloc, Block, For, Kernel, Return, statements
 from ...dialect.kernel_ir.traverse import walk
 from ..analysis.accesses import accesses
 from ..analysis.parallel_loops import is_mapped
@@ -25,6 +25,8 @@ def loop_fission(kernel: Kernel) -> Kernels | None:
     loops = [s for s in kernel.body if isinstance(s, For)]
     buffers = [s for s in kernel.body if isinstance(s, Alloc) and s.tensor.space == "heap"]
     if len(loops) + len(buffers) < len(kernel.body) or not loops or is_mapped(kernel):
+        return None
+    if any(isinstance(s, Return) for s in statements(kernel.body)):
         return None
     if kernel.condition is not None and _tested(kernel.condition) & {*kernel.outputs}:
         return None

@@ -44,7 +44,10 @@ def build_loops(program: Formulas) -> Plan:
                 kernels += _loop(step, name)
             case Nest(tensors, operands, body, span):
                 parameters = (*sorted_tensors(set(operands)), *tensors)
-                nest = ir.Kernel(name, parameters, body, len(tensors), span, spans=(span,))
+                jumps = ir.may_jump(body)  # which no pass reorders
+                nest = ir.Kernel(
+                    name, parameters, body, len(tensors), span, spans=(span,), scheduled=jumps
+                )
                 kernels.append(verified_nest(nest, step.outside) if step.outside else nest)
     results: list[ex.Tensor] = []
     owned = {*program.arguments, *program.constants}

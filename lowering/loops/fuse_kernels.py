@@ -81,6 +81,7 @@ def _group(kernel: ir.Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
     read, written = ({viewed(t, views) for t in tensors} for tensors in (inputs, results))
     simple = (
         bool(block)
+        and not kernel.scheduled
         and len(results) == 1
         and _straight(block, results[0], indices)
         and results[0] not in read

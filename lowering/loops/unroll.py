@@ -30,7 +30,7 @@ def _unrolled(s: ir.Statement, factor: int) -> ir.Block | None:
     if isinstance(s, ir.For) and s.kind == "serial" and iterations(s) == 1:
         s = ir.replace(s, body=ir.substitute_block(s.body, {s.index: s.start}))
     loop = ir.rewrite_within(s, lambda inner: _unrolled(inner, factor))
-    if isinstance(loop, ir.For) and loop.kind == "serial":
+    if isinstance(loop, ir.For) and loop.kind == "serial" and not ir.may_jump(loop.body):
         around_vectors = any(
             isinstance(b, ir.For) and b.kind == "vector" for b in ir.statements(loop.body)
         )

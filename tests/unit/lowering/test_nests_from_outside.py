@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from available_targets import HERE
+from cvm.dialect.kernel_ir.loops import Break
 from cvm.dialect.spec.operator import OPERATORS
 
 import cvm
@@ -98,10 +100,27 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
             total = Store(y, (constant(0, I64),), y[0] + self.x[i])
             return (clear, For(i, (total,), kind="parallel"))
 
+    @operator
+    class Leading(Outside[T]):
+        """Copies elements up to the first that is not positive."""
 
-def call(name: str) -> Any:
+        x: T
+
+        def nest(self: Any, y: Tensor) -> Any:
+            i, j = Index("i", y.shape[0]), Index("j", y.shape[0])
+            clear = For(j, (Store(y, (j,), constant(0, F64)),))
+            stop = If(self.x[i] > 0, (), (Break(),))
+            return (clear, For(i, (stop, Store(y, (i,), self.x[i]))))
+
+
+def call(name: str, target: str = "cpu") -> Any:
     program = f"func @main(%x: tensor<4xf64>) {{ %y = outside.{name} %x return %y }}"
-    return cvm.compile(program)(np.array([1.0, -2.0, 3.0, -4.0]))
+    return cvm.compile(program, target=target)(np.array([1.0, -2.0, 3.0, -4.0]))
+
+
+@pytest.mark.parametrize("target", [t for t in HERE if t != "reference"])
+def test_no_pass_moves_jumps(target: str) -> None:
+    assert call("leading", target).tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["whole", "positive"])
