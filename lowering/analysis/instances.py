@@ -19,12 +19,23 @@ CONTRADICTION_STEPS = 100
 Values = Mapping[ex.Expr, ex.Expr]
 Side = tuple[object, bool]  # a branch at an instance, and the side that is taken there
 Branch = tuple[ir.If, bool]  # a branch, and which side of it
+Path = tuple[ir.For | ir.While, ...]  # loops around a statement, outermost first
+
+
+@dataclass(frozen=True, eq=False)
+class Jump:
+    """A jump within the loop `of`, out of it or to its next iteration; out of the kernel, None."""
+
+    statement: ir.Break | ir.Continue | ir.Return
+    of: ir.For | ir.While | None
+    path: Path
+    position: int
 
 
 @dataclass(frozen=True, eq=False)
 class Access:
     """A read or a store, with the loops and branches around it, outermost first, and its place in
-    program order.
+    program order. `path` has loops without bounds, too.
     """
 
     statement: ir.Statement
@@ -32,6 +43,7 @@ class Access:
     indices: tuple[ex.Expr, ...]
     loops: tuple[ir.For, ...]
     branches: tuple[Branch, ...]
+    path: Path
     position: int
 
     @property
@@ -59,32 +71,38 @@ class Nest:
         default_factory=dict[ex.Expr, tuple[ir.For, ...]]
     )
     order: dict[Key, int] = field(default_factory=dict[Key, int])
+    jumps: list[Jump] = field(default_factory=list[Jump])
+    within: dict[ex.Tensor, Path] = field(default_factory=dict[ex.Tensor, Path])  # of its Alloc
 
     def __post_init__(self) -> None:
         self._numbers = count()
         self.mutable = {s.tensor for s in ir.statements(self.block) if isinstance(s, ir.Store)}
-        self._visit(self.block, (), ())
+        self._visit(self.block, (), (), ())
 
     def _visit(
-        self, block: ir.Block, loops: tuple[ir.For, ...], branches: tuple[Branch, ...]
+        self,
+        block: ir.Block,
+        loops: tuple[ir.For, ...],
+        branches: tuple[Branch, ...],
+        path: Path,
     ) -> None:
         for s in block:
             number = next(self._numbers)
             for top in ir.expressions(s):
                 self.reads += [
-                    Access(s, e.tensor, e.indices, loops, branches, 2 * number)
+                    Access(s, e.tensor, e.indices, loops, branches, path, 2 * number)
                     for e in walk(top)
                     if isinstance(e, ex.Read)
                 ]
             match s:
                 case ir.For():
                     self.rank(s.index)
-                    self._visit(s.body, (*loops, s), branches)
+                    self._visit(s.body, (*loops, s), branches, (*path, s))
                 case ir.While(_, body):
-                    self._visit(body, loops, branches)
+                    self._visit(body, loops, branches, (*path, s))
                 case ir.If(_, then, otherwise):
-                    self._visit(then, loops, (*branches, (s, True)))
-                    self._visit(otherwise, loops, (*branches, (s, False)))
+                    self._visit(then, loops, (*branches, (s, True)), path)
+                    self._visit(otherwise, loops, (*branches, (s, False)), path)
                 case ir.Let(var, value):
                     self.rank(var)
                     self.loops_of[var] = loops
@@ -94,9 +112,46 @@ class Nest:
                 case ir.Alloc(tensor):
                     self.depth[tensor] = len(loops)
                     self.around[tensor] = branches
+                    self.within[tensor] = path
                 case ir.Store(tensor, at, _):
-                    stored = Access(s, tensor, at, loops, branches, 2 * number + 1)
+                    stored = Access(s, tensor, at, loops, branches, path, 2 * number + 1)
                     self.stores.append(stored)
+                case ir.Break() | ir.Continue():
+                    self.jumps.append(Jump(s, path[-1], path, 2 * number))
+                case ir.Return():
+                    self.jumps.append(Jump(s, None, path, 2 * number))
+
+    def is_left_out(self, store: Access, read: Access | None) -> bool:
+        """Test whether a jump, or a loop without bounds, may leave instances of a store out that
+        are before a read, or before the end of the kernel.
+
+        In a loop that both are in, an iteration that reaches the read has reached what stands
+        before it; this tells of a buffer of the loop's own, and of the outermost loop, which no
+        iteration before has left.
+        """
+
+        def is_reached(loop: ir.For | ir.While, other_iterations: bool) -> bool:
+            if read is None or loop not in read.path:
+                return False
+            if loop in self.within.get(store.tensor, ()):
+                return store.position < read.position
+            return other_iterations and store.path[0] is loop is read.path[0]
+
+        for loop in store.path:
+            if isinstance(loop, ir.While) and not is_reached(loop, False):
+                return True
+        for jump in self.jumps:
+            if jump.of is None:
+                in_one_loop = store.path[:1] == jump.path[:1] != ()
+                if read is None and (in_one_loop or store.position > jump.position):
+                    return True
+            elif jump.of in store.path and not isinstance(jump.statement, ir.Continue):
+                if not is_reached(jump.of, True):
+                    return True
+            elif jump.of in store.path and jump.position < store.position:
+                if not is_reached(jump.of, False):
+                    return True
+        return False
 
     def rank(self, atom: ex.Expr) -> None:
         """Number an index or a variable, so that proofs eliminate it before those outside of it."""

@@ -171,7 +171,7 @@ def covered(
         literals += at.sides()
     parts = [_Part(tuple(map(plain, facts)), frozenset(literals))]
     for store in nest.stores:
-        if store.tensor is not tensor:
+        if store.tensor is not tensor or nest.is_left_out(store, read):
             continue
         for conditions, branches in _regions(nest, store, read, place):
             parts = [rest for p in parts for rest in _without(nest, p, conditions, branches)]
@@ -368,6 +368,8 @@ def _never_before(nest: Nest, read: Access) -> bool:
     """Test whether the first instance of a read is executed, and no store before it reaches its
     place.
     """
+    if nest.jumps or len(read.path) > len(read.loops):
+        return False  # it may not be executed
     values: dict[ex.Expr, ex.Expr] = {}
     for s in read.loops:
         values[s.index] = Instance(nest, read, values).at(s.start)
