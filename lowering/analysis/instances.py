@@ -145,11 +145,10 @@ class Nest:
                 in_one_loop = store.path[:1] == jump.path[:1] != ()
                 if read is None and (in_one_loop or store.position > jump.position):
                     return True
-            elif jump.of in store.path and not isinstance(jump.statement, ir.Continue):
-                if not is_reached(jump.of, True):
-                    return True
-            elif jump.of in store.path and jump.position < store.position:
-                if not is_reached(jump.of, False):
+            elif jump.of in store.path:
+                goes_on = isinstance(jump.statement, ir.Continue)
+                skips = not goes_on or jump.position < store.position
+                if skips and not is_reached(jump.of, not goes_on):
                     return True
         return False
 

@@ -98,6 +98,7 @@ class _Checker:
         self.stack = 0  # bytes
         self.nest = Nest(kernel.body, kernel.condition, home)
         self.at: ir.Statement | None = None
+        self.read_by: dict[int, tuple[Affine, frozenset[object]]] = {}  # by id, of facts kept alive
 
     def hold(self, condition: bool, message: str) -> None:
         if not condition:
@@ -108,7 +109,9 @@ class _Checker:
             self.at = s
             for e in ir.expressions(s):
                 self.expression(e, scope)
-            scope = self.statement(s, scope)
+            if isinstance(s, (ir.For, ir.While)):  # of which an iteration may follow a store
+                scope = self.after_stores(s, scope)
+            scope = self.after_stores(s, self.statement(s, scope))
 
     def statement(self, s: ir.Statement, scope: Scope) -> Scope:
         """Check one statement and return the scope of the statements after it."""
@@ -150,6 +153,27 @@ class _Checker:
                 self.hold(tensor in scope.tensors, f"%{tensor.name} is not there")
                 self.hold(all(e.type is I64 for e in at), "indices are i64")
         return scope
+
+    def after_stores(self, s: ir.Statement, scope: Scope) -> Scope:
+        """The scope without facts about elements that the statement may store to."""
+        if not any(map(self.read_in, scope.facts)):
+            return scope
+        written = {self.home(t.tensor) for t in stores((s,))}
+        kept = tuple(f for f in scope.facts if self.read_in(f).isdisjoint(written))
+        return copy(scope, facts=kept)
+
+    def read_in(self, fact: Affine) -> frozenset[object]:
+        """The arrays whose elements a fact is about."""
+        if (known := self.read_by.get(id(fact))) is None:
+            reads = (n for n in _atoms(fact) if isinstance(n, ex.Read))
+            known = self.read_by[id(fact)] = fact, frozenset(self.home(r.tensor) for r in reads)
+        return known[1]
+
+    def home(self, tensor: ex.Tensor) -> object:
+        """The array of a name; arguments that may overlap count as one."""
+        if self.kernel.aliasing and tensor in self.kernel.parameters:
+            return self.kernel
+        return self.nest.home.get(tensor, tensor)
 
     def given(
         self, scope: Scope, facts: list[Affine] | None, bound: ex.Expr | None = None

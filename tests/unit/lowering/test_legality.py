@@ -11,6 +11,7 @@ from cvm.dialect.kernel_ir.loops import (
     If,
     Let,
     Store,
+    While,
     accumulator,
     assign,
     update,
@@ -75,6 +76,24 @@ def test_an_access_that_depends_on_data_is_reported() -> None:
     ]
     clamped = apply("min", apply("max", cast(X[I], I64), as_index(0)), as_index(7))
     assert check_kernel(kernel((For(I, (Store(Y, (I,), X[clamped]),)),), X, Y)) == []
+
+
+def test_a_store_ends_what_was_known_of_an_element() -> None:
+    """A condition on an element says nothing of it after a store, in a later iteration too."""
+    n = accumulator("n", I64)
+    inside = (n[()] >= 0) & (n[()] < 8)
+    moved, used = Store(n, (), n[()] + 1), Store(Y, (n[()],), constant(1, I32))
+    begin = Alloc(n), Store(n, (), as_index(7))
+    unproved = ["an index of %y may be below 0", "an index of %y may be beyond 8"]
+    for body, found in (
+        (While(inside, (moved, used)), unproved),
+        (While(inside, (used, moved)), []),
+        (If(inside, (used, moved, used)), unproved),
+        (If(inside, (For(K, (used, moved)),)), unproved),
+        (If(inside, (For(K, (moved,)), used)), unproved),
+        (If(inside, (For(K, (used,)), moved)), []),
+    ):
+        assert check_kernel(kernel((*begin, body), X, Y)) == found
 
 
 def test_guards_and_bounds_prove_accesses() -> None:
