@@ -34,7 +34,7 @@ WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf}
 
 def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     arrays = arrays_by_name(options, function)
-    given = _given_sizes(function, options.size)
+    given = _given_sizes(function, getattr(options, "size", ()))
     if missing := [a for a in function.arguments if a.name not in arrays]:
         if options.random_inputs is None:
             archive = (

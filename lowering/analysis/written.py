@@ -193,13 +193,21 @@ def _without(
     for c in map(plain, conditions):
         if not prove(c, facts, nest.order):
             negated = (c * -1).plus(-1)
-            # a quotient is compared with others by what it is of
-            defined = [plain(f) for a, _ in c.terms.values() for f in definition(a)]
-            yield _Part((*facts, negated, *defined), part.literals)
+            yield _Part((*facts, negated, *_of_dividends(negated)), part.literals)
             facts = (*facts, c)
     for i, side in branches:
         if (i, side) not in part.literals:
             yield _Part(facts, part.literals | {(i, not side)})
+
+
+def _of_dividends(fact: Affine) -> Iterator[Affine]:
+    """What a fact about quotients says of their dividends, which are eliminated after them: of
+    p // 8 >= n that p >= 8 * n.
+    """
+    for quotient, factor in fact.terms.values():
+        for known in definition(quotient):
+            if (mine := known.factor(quotient)) * factor < 0:
+                yield plain(fact * abs(mine) + known * abs(factor))
 
 
 def _regions(

@@ -133,7 +133,7 @@ MUTANTS = [
         "complex",
     ),
     Mutant(
-        "lowering.storage.place_buffers:_pack",
+        "lowering.storage.place_buffers:packed",
         "first[other] <= last[t]\n",
         "False\n",
         "three at once",

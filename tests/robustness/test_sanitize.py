@@ -198,13 +198,13 @@ def test_an_array_that_is_narrowed_too_far_is_found(monkeypatch: pytest.MonkeyPa
 def test_an_array_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intermediate arrays that begin at odd bytes of the workspace."""
     monkeypatch.setenv("CVM_CACHE_DIR", "")
-    real = place_buffers._pack
+    real = place_buffers.packed
 
     def odd(*given: Any) -> Any:
         offsets, size = real(*given)
         return {t: at + 1 for t, at in offsets.items()}, size + 64
 
-    monkeypatch.setattr(place_buffers, "_pack", odd)
+    monkeypatch.setattr(place_buffers, "packed", odd)
     with pytest.raises(
         cvm.CallError, match=r"sanitize: an access of %\w+ is not aligned to 4 bytes"
     ):
