@@ -201,8 +201,8 @@ def _without(
 
 
 def _of_dividends(fact: Affine) -> Iterator[Affine]:
-    """What a fact about quotients says of their dividends, which are eliminated after them: of
-    p // 8 >= n that p >= 8 * n.
+    """The facts about dividends that follow from one about their quotients, which are eliminated
+    first: p >= 8 * n from p // 8 >= n.
     """
     for quotient, factor in fact.terms.values():
         for known in definition(quotient):
