@@ -42,7 +42,7 @@ def hoisted(b: Blocks, loop: ir.For, values: LoopValues) -> ir.Statement:
     inside = list(ir.statements(loop.body))
     if len(inside) > MOST_STATEMENTS:
         return loop
-    own: set[ex.Expr] = {s.var for s in inside if isinstance(s, ir.Let)} | {loop.index}
+    own: set[ex.Expr] = {loop.index, *(s.var for s in inside if isinstance(s, ir.Let))}
     linear = _Linear(b, values, own - {values.atom})
     plain: dict[ex.Expr, ex.Expr] = {}  # indices that are not counted from the end
     dropped: set[int] = set()

@@ -27,6 +27,11 @@ class Unsupported(Exception):
     """A program that has no formula of this kind; the message says which part."""
 
 
+def simplified(term: Term) -> Term:
+    """The term as z3 simplifies it, of any of its classes."""
+    return z3.simplify(term)
+
+
 def nodes(x: Term) -> Iterator[Term]:
     """Every node of a term once, the term itself first."""
     stack, seen = [x], set[int]()

@@ -15,7 +15,7 @@ import z3
 
 from cvm.dialect.types.tensor_types import ElementType
 
-from .bit_vectors import Term
+from .bit_vectors import Term, simplified
 
 MAX_CHOICES = 4  # inside each other that a bound looks through; bounds time (by hand)
 DIVISIONS = ("div", "rem", "floordiv", "floormod")
@@ -63,7 +63,7 @@ def _scaled(x: Term) -> tuple[Term, int, int]:
         if not z3.is_app_of(x, kind) or x.num_args() != 2:
             continue
         for one, other in (x.children(), x.children()[::-1]):
-            if not z3.is_bv_value(by := z3.simplify(other)):
+            if not z3.is_bv_value(by := simplified(other)):
                 continue
             if kind == z3.Z3_OP_BMUL:
                 return one, by.as_long(), 0

@@ -33,7 +33,7 @@ from cvm.lowering.passes import Pass, run_passes
 from cvm.lowering.pipeline import UNOPTIMIZED_FORMULAS, context_of
 from cvm.testing.differences import Arrays, distance, smallest
 
-from .bit_vectors import Arithmetic, Term, Unsupported, nodes, symbols_of, variables
+from .bit_vectors import Arithmetic, Term, Unsupported, nodes, simplified, symbols_of, variables
 from .execution import Execution
 from .meaning import OUTER, Symbols, Translation
 
@@ -233,7 +233,7 @@ class _Query:
         elements, which kernels store; and each along the axes of few, where constants differ from
         one to the next.
         """
-        sizes = [z3.simplify(n) for n in shape]
+        sizes = [simplified(n) for n in shape]
         known = [n.as_long() if z3.is_int_value(n) else None for n in sizes]
         if each and None in known:
             raise Unsupported("kernels of arrays whose sizes are not known")
@@ -296,7 +296,7 @@ class _Query:
         """The value of a term in the models, each of which has other symbols."""
         for model in self.models:
             term = model.eval(term)
-        found = z3.simplify(z3.substitute(term, *((c, _zero(c)) for c in symbols_of(term))))
+        found = simplified(z3.substitute(term, *((c, _zero(c)) for c in symbols_of(term))))
         if z3.is_bool(found):
             return int(z3.is_true(found))
         return found.as_long()

@@ -17,7 +17,7 @@ from cvm.dialect.kernel_ir.formulas import Formulas
 from cvm.dialect.types.sizes import Dim, Size
 from cvm.dialect.types.tensor_types import BF16
 
-from .bit_vectors import Term, Unsupported
+from .bit_vectors import Term, Unsupported, simplified
 from .meaning import TRUE, Meaning, Scope, Symbols, Translation
 
 MAX_NODES = 400_000  # of the terms of all elements (by hand)
@@ -66,7 +66,7 @@ class Execution(Translation):
         """The row-major position of an element."""
         position = 0
         for size, index in zip(shape, at, strict=True):
-            number = z3.simplify(index)
+            number = simplified(index)
             if not z3.is_int_value(number) or isinstance(size, Size):
                 raise Unsupported("kernels of arrays whose sizes or places are not known")
             position = position * int(size) + number.as_long()
