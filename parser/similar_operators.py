@@ -32,7 +32,6 @@ MEANINGS = {
     "maxpool": "max_pool2d",
     "mean": "sum",
     "minimum": "min",
-    "mod": "mod",
     "multiply": "mul",
     "neg": "negative",
     "permute": "transpose",

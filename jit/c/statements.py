@@ -58,6 +58,8 @@ class Statements(Expressions):
                 self.fail(message, span)
             case ir.Prefetch():
                 pass  # it computes nothing
+            case _:
+                raise NotImplementedError(f"{type(s).__name__} in C")
 
     def loop(self, s: ir.For, pragma: str = "") -> None:
         self.statement(s.start, s.end)
