@@ -17,7 +17,7 @@ from cvm.importers.exactness import require
 from cvm.jit.compile import find
 from cvm.jit.options import CompileOptions
 from cvm.terminal.files import load, write
-from cvm.terminal.read_program import parsed_sizes
+from cvm.terminal.read_program import check_size_names, parsed_sizes
 from cvm.terminal.usage import Usage, named_processor
 
 if TYPE_CHECKING:
@@ -57,13 +57,10 @@ def build(options: Namespace) -> int:
     arguments = [
         a for name in entries if name in module.functions for a in module.functions[name].arguments
     ]
-    names = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}
+    known = [d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)]
     sizes = parsed_sizes(options.size)
-    for name, number in sizes.items():
-        if arguments and name not in names:
-            raise Usage(
-                f"--size {name}={number}: no argument of @{', @'.join(entries)} has a size ?{name}"
-            )
+    if arguments:
+        check_size_names(sizes, dict.fromkeys(known), f"@{', @'.join(entries)}")
     prefix, level = path.stem.removeprefix("lib"), CompileOptions(options.optimize)
     if in_c:
         source = c_source(module, entries, prefix, sizes, level, options.arena)

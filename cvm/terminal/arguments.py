@@ -22,7 +22,7 @@ from cvm.dialect.support.suggest import similar_file
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import Type
 from cvm.terminal.files import write
-from cvm.terminal.read_program import parsed_sizes
+from cvm.terminal.read_program import check_size_names, parsed_sizes
 from cvm.terminal.usage import Usage
 
 UNKNOWN = 4  # the value of an unknown size for random inputs
@@ -72,12 +72,7 @@ def _given_sizes(function: Function, items: Sequence[str]) -> dict[Any, int]:
         if isinstance(d, Size)
     }
     sizes = parsed_sizes(items)
-    for name, number in sizes.items():
-        if name not in open_sizes:
-            known = f": they have {', '.join(f'?{n}' for n in open_sizes)}" if open_sizes else ""
-            raise Usage(
-                f"--size {name}={number}: no argument of @{function.name} has a size ?{name}{known}"
-            )
+    check_size_names(sizes, open_sizes, f"@{function.name}")
     return {open_sizes[name]: number for name, number in sizes.items()}
 
 

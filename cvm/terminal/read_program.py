@@ -2,7 +2,7 @@
 shown in the same way.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -170,6 +170,16 @@ def parsed_sizes(items: Sequence[str]) -> dict[str, int]:
             raise Usage(f"--size {item}: ?{name} is given twice")
         sizes[name] = number
     return sizes
+
+
+def check_size_names(sizes: Mapping[str, int], known: Collection[str | None], owner: str) -> None:
+    """Raise Usage for a size of `--size` that no argument of the functions leaves open."""
+    for name, number in sizes.items():
+        if name not in known:
+            listed = f": they have {', '.join(f'?{n}' for n in known)}" if known else ""
+            raise Usage(
+                f"--size {name}={number}: no argument of {owner} has a size ?{name}{listed}"
+            )
 
 
 def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Module:
