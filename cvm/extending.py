@@ -53,7 +53,7 @@ from cvm.importers import IMPORTERS
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
 from cvm.lowering.graph.match_programs import declare_rewrite
-from cvm.lowering.graph.patterns import declare_pattern
+from cvm.lowering.graph.patterns import declare_lowering, declare_nest, declare_pattern
 from cvm.lowering.graph.rewrite import Builder
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import REGISTERED, Level, Pass, declare
@@ -118,6 +118,7 @@ __all__ = [
     "constant",
     "indices",
     "lower",
+    "lowering",
     "map_expressions",
     "operator",
     "pattern",
@@ -200,6 +201,31 @@ def pattern(benefit: int = 1, into: str = "simplify") -> Callable[[F], F]:
 
     def declared(function: F) -> F:
         declare_pattern(function, benefit, into)
+        return function
+
+    return declared
+
+
+def lowering(
+    root: type[Operator[Any]],
+    legal: Callable[[Any], bool] | None = None,
+    kernel: bool = False,
+) -> Callable[[F], F]:
+    """Declare a function as the lowering of an operator, which states it by other operators.
+
+    It takes the operator over values and a `Builder`, and returns the values of the results, as a
+    pattern does, of the same types; None is an error. An operator with a lowering needs no formula:
+    it is converted before formulas are built, in every compilation. The pass `convert` converts
+    operators that have one, too, except where `legal` holds for the operator. With `kernel`, the
+    function takes the operator and the results over tensors, and gives statements, as the method
+    `nest` does. MLIR: a conversion pattern, and dynamic legality.
+    """
+
+    def declared(function: F) -> F:
+        if kernel:
+            declare_nest(function, root)
+        else:
+            declare_lowering(function, root, legal)
         return function
 
     return declared

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature, unwrap
 from itertools import groupby
+from keyword import iskeyword
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from ..dialect.ir.function import Function
@@ -32,6 +33,7 @@ from .processor import processor
 P = ParamSpec("P")
 R = TypeVar("R")
 Level = Literal["graph", "formulas", "loops", "gpu"]
+OPTIONS = (bool, int, str)  # the types of options that pipelines can give
 LEVELS: tuple[Level, ...] = ("graph", "formulas", "loops", "gpu")
 
 
@@ -90,12 +92,15 @@ def _declared(
     text = " ".join((getattr(unwrap(function), "__globals__", {}).get("__doc__") or "").split())
     summary = re.split(r": | \(|\.(?: |$)", text, maxsplit=1)[0]
     known = signature(function).parameters
-    defaults = {n: p.default for n, p in known.items() if isinstance(p.default, (bool, int))}
+    defaults = {
+        n.rstrip("_"): p.default for n, p in known.items() if isinstance(p.default, OPTIONS)
+    }
     values: dict[str, Any] = {**defaults, **options}
     call: Callable[..., Any] = function
 
     def run(item: object, context: Context) -> object:
-        return call(item, context, **values) if "context" in known else call(item, **values)
+        named = {n + "_" * iskeyword(n): v for n, v in values.items()}
+        return call(item, context, **named) if "context" in known else call(item, **named)
 
     return Pass(function.__name__, level, summary, run, unit, function, on_scheduled, values)
 

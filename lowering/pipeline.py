@@ -38,6 +38,7 @@ from .gpu.tiled_product import tiled_product
 from .gpu.tiled_window import tiled_window
 from .gpu.vectorize_accesses import vectorize_accesses
 from .gpu.warp_reduce import warp_reduce
+from .graph.convert import convert
 from .graph.cse import cse
 from .graph.dce import dce
 from .graph.differentiate import differentiate
@@ -228,10 +229,10 @@ PIPELINES = {
     "step": STEP,
 }
 PASSES = {
-    p.name: p for p in reversed((*CPU, *GPU, *STEP, expand_functions, sanitize))
+    p.name: p for p in reversed((*CPU, *GPU, *STEP, convert, expand_functions, sanitize))
 }  # of passes with options, those of the CPU
 PASSES = {
-    p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP, expand_functions, sanitize)
+    p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP, convert, expand_functions, sanitize)
 }  # in order
 # what takes a program down from a form, where passes below it are chosen by name
 DOWN = {"graph": (differentiate, inline, BUILD_FORMULAS), "formulas": (*FORMULAS, *LOOPS)}

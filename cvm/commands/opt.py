@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from cvm.extending import register_rewrites
-from cvm.lowering.passes import LEVELS
+from cvm.lowering.passes import LEVELS, OPTIONS
 from cvm.lowering.pipeline import (
     PIPELINES,
 )
@@ -90,7 +90,7 @@ def listing() -> list[str]:
         lines.append(f"{level}:")
         for p in passes.values():
             options = [
-                f"{n}={str(v).lower()}" for n, v in p.options.items() if isinstance(v, (bool, int))
+                f"{n}={str(v).lower()}" for n, v in p.options.items() if isinstance(v, OPTIONS)
             ]
             if p.level == level:
                 lines.append(

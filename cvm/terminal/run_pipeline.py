@@ -1,7 +1,7 @@
 """Programs and kernels through passes chosen by name or by target, and the text that results."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
@@ -13,7 +13,7 @@ from cvm.dialect.support.entry_points import load_offered
 from cvm.dialect.support.suggest import did_you_mean
 from cvm.lowering.clocked_plan import StepPlan
 from cvm.lowering.pass_context import Context
-from cvm.lowering.passes import REGISTERED, Pass, placed, run_passes
+from cvm.lowering.passes import OPTIONS, REGISTERED, Pass, placed, run_passes
 from cvm.lowering.pipeline import (
     DOWN,
     DOWN_TO_TICK,
@@ -136,22 +136,29 @@ def _step(text: str) -> Pass:
         raise Usage(f"--pipeline {text.strip()}: {e}") from None
 
 
+FORMS_OF_OPTIONS: dict[type, tuple[str, str, Callable[[str], object]]] = {
+    bool: ("true|false", "true or false", "true".__eq__),
+    int: ("[0-9]{1,18}", "a whole number", int),
+    str: (r"[\w.+-]*", "letters, digits and any of _ . + -", str),
+}
+
+
 def _options(p: Pass, text: str) -> dict[str, object]:
     """The options in braces after a pass, as values of the types that they have."""
     options: dict[str, object] = {}
     for item in text.replace(",", " ").split():
         name, _, value = item.partition("=")
-        if not isinstance(p.options.get(name), (bool, int)):
+        if not isinstance(p.options.get(name), OPTIONS):
             listed = ", ".join(p.options) or "none"
             raise Usage(
                 f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its "
                 f"options: {listed}"
             )
-        is_bool = isinstance(p.options[name], bool)
-        if not re.fullmatch("true|false" if is_bool else "[0-9]{1,18}", value):
-            kind = "true or false" if is_bool else "a whole number"
-            raise Usage(f"{p.name}{{{name}}}: expected {kind}, got {value!r}")
-        options[name] = value == "true" if is_bool else int(value)
+        kind = type(p.options[name])
+        form, what, read = FORMS_OF_OPTIONS[kind]
+        if not re.fullmatch(form, value):
+            raise Usage(f"{p.name}{{{name}}}: expected {what}, got {value!r}")
+        options[name] = read(value)
     return options
 
 

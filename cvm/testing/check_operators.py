@@ -25,6 +25,9 @@ from cvm.dialect.spec.operator import Operator
 from cvm.jit.options import TargetName
 from cvm.jit.targets import TARGETS
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
+from cvm.lowering.graph.convert import stated_by_others
+from cvm.lowering.graph.patterns import LOWERINGS
+from cvm.lowering.pass_context import Context
 from cvm.lowering.pipeline import unscheduled
 from cvm.terminal.arguments import random_arrays
 from cvm.terminal.read_program import named
@@ -165,16 +168,20 @@ def _difference(
     functions: dict[str, Any] = {t: cvm.compile(module, function.name, t) for t in targets}
     sanitized: Any = cvm.compile(module, function.name, "cpu", sanitize=True)
     reference: Any = functions.pop("reference")
+    if op in LOWERINGS and not op.is_expanded:  # which compilations use the formula of
+        stated = stated_by_others(function, Context(module), lambda o: isinstance(o, op))
+        converted = module.with_functions({**module.functions, function.name: stated})
+        functions["lowering"] = cvm.compile(converted, function.name)
 
     def differs(target: str, arrays: Arrays) -> str | None:
         try:
             expected, f = named(reference, reference(*copies(arrays))), functions[target]
         except cvm.CallError:  # as for an index that is out of range
             return None
-        running(target, arrays)
+        running("cpu" if target == "lowering" else target, arrays)
         if target == "cpu":
             sanitized(*copies(arrays))
-        found = named(f, f(*copies(arrays)))
+        found = named(reference, f(*copies(arrays)))
         for name, wanted in expected.items():
             actual, how = found[name], "==" if wanted.dtype.kind in "iub" else "~="
             said = difference(actual, wanted, how)
@@ -216,15 +223,25 @@ def _difference(
             except cvm.CallError as e:  # of an access that is out of bounds, or of a check
                 few = smallest(function, arrays, lambda tried, t=target: fails(t, tried))
                 said = fails(target, few) or e.diagnostics[0].message
-                return f"its formula ({_formula(op)}) fails on {target}: {said}; {arguments(few)}"
+                return f"{_stated(op, target, ' fails on')}: {said}; {arguments(few)}"
             if found is not None:
                 few = smallest(function, arrays, lambda tried, t=target: differs(t, tried))
                 return (
-                    f"its formula ({_formula(op)}), on {target}, and its reference "
+                    f"{_stated(op, target, ', on')}, and its reference "
                     f"({place(op.reference)}) differ: {differs(target, few)}; {arguments(few)}"
                 )
     return ""
 
 
+def _stated(op: type[Operator[Any]], target: str, on: str) -> str:
+    """The formula or lowering that a target ran, with its place."""
+    if target == "lowering":
+        return f"its lowering ({place(LOWERINGS[op][0].declared)}){on} cpu"
+    what = "lowering" if op.is_expanded else "formula"
+    return f"its {what} ({_formula(op)}){on} {target}"
+
+
 def _formula(op: type[Operator[Any]]) -> str:
+    if op.is_expanded and op in LOWERINGS:
+        return place(LOWERINGS[op][0].declared)
     return place(getattr(op, "nest" if op.has_nest() else "element"))

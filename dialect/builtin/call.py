@@ -57,6 +57,7 @@ class Call(Calling[T]):
     """A call of another function of the module: `call @f(%x)`. Expanded before lowering."""
 
     name = "call"
+    is_expanded = True
 
     example = """
         func @twice(%x: tensor<?N x i32>) -> tensor<?N x i32> {

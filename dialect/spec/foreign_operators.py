@@ -44,8 +44,9 @@ def guard(operator: Any, dialects: tuple[str, ...]) -> None:
         for m in ("infer", "reference")
         if getattr(operator, m) is getattr(operator.__mro__[-3], m, None)
     ]
-    if lacking or not (operator.has_nest() or "element" in _own(operator)):
-        raise fault(operator, f"it has no method `{(lacking or ['element'])[0]}`")
+    if lacking:
+        raise fault(operator, f"it has no method `{lacking[0]}`")
+    operator.is_expanded = not (operator.has_nest() or "element" in _own(operator))
     for method in METHODS:
         if method in operator.__dict__:
             setattr(operator, method, guarded(operator, f"`{method}`", operator.__dict__[method]))

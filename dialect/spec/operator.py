@@ -110,6 +110,7 @@ class Operator(Generic[T]):
     afterwards: ClassVar[
         tuple[C, ...]
     ] = ()  # such constraints that are checked after those on types
+    is_expanded: ClassVar[bool] = False  # a call, or an operator that only a lowering states
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order

@@ -44,9 +44,10 @@ def may_fail(operation: Operation) -> bool:
     """Test whether a call may report an error that depends on elements; a loop is told apart when
     it is lowered.
     """
-    if isinstance(operation.operator, (Calling, Const)):
-        return isinstance(operation.operator, Calling)
-    typed = operation.operator.map(tensor)
+    operator = operation.operator
+    if operator.is_expanded or isinstance(operator, (Calling, Const)):
+        return not isinstance(operator, Const)
+    typed = operator.map(tensor)
     results = map(tensor, operation.results)
     parts = (
         statements(typed.nest(*results))

@@ -65,7 +65,7 @@ def _replay(
     def value(v: Value) -> Value:
         return v if isinstance(v, Literal) else known[v]
 
-    for operation in function.operations:
+    for operation in _derivable(function, module).operations:
         operator = operation.operator.map(value)
         match operator:
             case Derivative():
@@ -81,6 +81,23 @@ def _replay(
                 results = builder.add(operator, operation.span, [r.name for r in operation.results])
         known.update(zip(operation.results, results, strict=True))
     return [value(r) for r in function.results]
+
+
+def _derivable(function: Function, module: Module) -> Function:
+    """The function with operators that have a lowering, and neither formula nor pullback,
+    stated by others.
+    """
+
+    def is_replaced(op: Operator[Any]) -> bool:
+        return (
+            op.is_expanded and type(op).pullback is Operator.pullback and not isinstance(op, Call)
+        )
+
+    if not any(is_replaced(o.operator) for o in function.operations):
+        return function
+    from .convert import stated_by_others
+
+    return stated_by_others(function, Context(module), is_replaced)
 
 
 def _derive(

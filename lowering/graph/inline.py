@@ -19,20 +19,30 @@ from ..passes import graph_pass
 @graph_pass
 def inline(function: Function, context: Context) -> Function:
     """The function with calls replaced by operations, types inferred again for the sizes of each
-    call.
+    call, and operators without formulas by their lowerings.
     """
+    return function if not _expands(function) else _expanded(function, context)
+
+
+def _expands(function: Function) -> bool:
+    return any(o.operator.is_expanded for o in function.operations)
+
+
+def _expanded(function: Function, context: Context) -> Function:
     module = context.module
-    if not any(isinstance(o.operator, Call) for o in function.operations):
-        return function
     expanded = _expand(module, function)
     callees = (
         module.functions
         if any(isinstance(o.operator, Calling) for o in expanded.operations)
         else {}
     )
-    return verify(Module({**callees, function.name: expanded}, module.filename)).functions[
-        function.name
-    ]
+    module = Module({**callees, function.name: expanded}, module.filename)
+    function = verify(module).functions[function.name]
+    if not _expands(function):
+        return function
+    from .convert import stated_by_others  # needed by operators of packages only
+
+    return stated_by_others(function, context)
 
 
 def _expand(module: Module, function: Function) -> Function:

@@ -1,7 +1,8 @@
 """Patterns: functions that rewrite an operation into equal values.
 
 A pattern takes the operator of its root and a `Builder`; it returns the values that replace the
-root's results, or None where it does not match. `rewrite` runs them.
+root's results, or None where it does not match. `rewrite` runs them, and `convert` lowerings,
+which are patterns of one operator that state it by others.
 """
 
 import hashlib
@@ -41,6 +42,7 @@ class Pattern:
     declared: Callable[..., Any] | Span
     benefit: int = 1
     into: str = RUN_BY[0]
+    kind: str = "pattern"
 
     @property
     def order(self) -> tuple[int, str, str]:
@@ -48,7 +50,7 @@ class Pattern:
 
     @property
     def who(self) -> str:
-        return f"pattern {self.name} of {self.package}"
+        return f"{self.kind} {self.name} of {self.package}"
 
     @cached_property
     def place(self) -> Span | None:
@@ -58,29 +60,69 @@ class Pattern:
 
 
 PATTERNS: dict[tuple[str, str], Pattern] = {}  # by module and name of the function
+Legal = Callable[[Any], Any] | None  # tells the operators that a lowering leaves
+LOWERINGS: dict[type[Operator[Any]], tuple[Pattern, Legal]] = {}
 
 
 def declare_pattern(function: Callable[..., Any], benefit: int, into: str) -> None:
     """Add a pattern to those that a pass runs; a function declared anew replaces the former one."""
-    module = function.__module__ or "__main__"
-    package = module.partition(".")[0]
-    owner: Any = SimpleNamespace(name=f"pattern {function.__name__} of {package}")
-    place = source_place(function)
+    owner, place = _owner("pattern", function)
     if into not in RUN_BY:
         said = f"there is no pass {into} that runs patterns{did_you_mean(into, RUN_BY)}"
-        raise fault(
-            owner, f"{said}; patterns run in {', '.join(RUN_BY)}", place, "pattern.declared"
-        )
+        raise fault(owner, f"{said}; patterns run in {', '.join(RUN_BY)}", place, DECLARED)
     if not isinstance(benefit, int):
         raise fault(owner, f"benefit is a whole number, got {benefit!r}", place, DECLARED)
     if not (roots := tuple(_roots(function))):
         said = "the annotation of its first parameter is the operator that it rewrites"
         raise fault(owner, said, place, DECLARED)
-    guard = guarded(owner, "it", function, ((Value, NoneType), "a value"), "pattern.fails")
+    made = _declared("pattern", function, roots, benefit, into)
+    PATTERNS[function.__module__ or "__main__", function.__name__] = made
+
+
+def declare_lowering(
+    function: Callable[..., Any], root: Any, legal: Callable[..., Any] | None
+) -> None:
+    """Add the lowering of an operator; one declared anew by the same function replaces it."""
+    owner, place = _owner("lowering", function)
+    if not (isinstance(root, type) and issubclass(root, Operator) and root.name):
+        raise fault(owner, f"it is of an operator, got {root!r}", place, DECLARED)
+    if (other := LOWERINGS.get(root)) is not None and other[0].name != function.__name__:
+        said = f"{root.name} has a lowering already, {other[0].name} of {other[0].package}"
+        raise fault(owner, said, place, DECLARED)
+    spared = None if legal is None else guarded(owner, "`legal`", legal, code="lowering.fails")
+    LOWERINGS[root] = _declared("lowering", function, (root,), 0, "convert"), spared
+
+
+def declare_nest(function: Callable[..., Any], root: type[Operator[Any]]) -> None:
+    """Have a function give the nest of an operator that has no formula, in place of its method."""
+    owner, place = _owner("lowering", function)
+    if not root.is_expanded or root in LOWERINGS:
+        raise fault(owner, f"{root.name} has a formula or a lowering already", place, DECLARED)
+    root.nest = guarded(owner, "it", function, code="lowering.fails")
+    root.is_expanded = False
+
+
+def _owner(kind: str, function: Callable[..., Any]) -> tuple[Any, tuple[str, int]]:
+    """A stand-in for a pattern in its errors, and its place."""
+    package = (function.__module__ or "__main__").partition(".")[0]
+    name = f"{kind} {function.__name__} of {package}"
+    return SimpleNamespace(name=name), source_place(function)
+
+
+def _declared(
+    kind: str,
+    function: Callable[..., Any],
+    roots: tuple[type[Operator[Any]], ...],
+    benefit: int,
+    into: str,
+) -> Pattern:
+    """A function as a pattern; its source becomes part of the keys of compiled code."""
+    owner, _ = _owner(kind, function)
+    module = function.__module__ or "__main__"
+    package = module.partition(".")[0]
+    guard = guarded(owner, "it", function, ((Value, NoneType), "a value"), f"{kind}.fails")
     SOURCES[f"{module}.{function.__name__}"] = digest_of_package(package, module)
-    PATTERNS[module, function.__name__] = Pattern(
-        function.__name__, package, roots, guard, function, benefit, into
-    )
+    return Pattern(function.__name__, package, roots, guard, function, benefit, into, kind)
 
 
 def _roots(function: Callable[..., Any]) -> Iterator[type[Operator[Any]]]:

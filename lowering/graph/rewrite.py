@@ -70,7 +70,7 @@ class Builder:
         self._root = root
         self.operations: list[Operation] = []
         self.added: dict[Value, Operator[Value]] = {}  # the operators of added results
-        self.undecided = False  # whether one may reject sizes that the function takes
+        self.undecided = ""  # the name of one that may reject sizes that the function takes
 
     def __repr__(self) -> str:
         return f"<Builder before {self._root.operation.operator.name}>"
@@ -127,7 +127,8 @@ class Builder:
         results = tuple(Value(f"{name}.{count + n}", t, root.span) for n, t in enumerate(types))
         self.operations.append(Operation(operator, results, root.span, spans=spans))
         self.added.update(dict.fromkeys(results, operator))
-        self.undecided = self.undecided or not self._rewriting.takes_all_sizes(operator)
+        if not self._rewriting.takes_all_sizes(operator):
+            self.undecided = operator.name
         return results
 
     def __getattr__(self, dialect: str) -> Any:
@@ -225,20 +226,27 @@ class Rewriting:
         operations = tuple(s.operation for s in self.slots())
         return replace(self.function, operations=operations, results=tuple(self.results))
 
+    def is_passed_over(self, slot: Slot) -> bool:
+        """Test whether no pattern rewrites an operation."""
+        return bool(slot.operation.operator.destroys()) or not self.is_used(slot)
+
+    def is_kept(self, root: Operation) -> bool:
+        """Test whether an operation stays beside what replaces it: its error is to be reported."""
+        return self.may_fail(root)
+
     def visit(self, slot: Slot) -> None:
         """Replace an operation by the first pattern that matches."""
         operation = slot.operation
-        if operation.operator.destroys() or not self.is_used(slot):
+        if self.is_passed_over(slot):
             return
         for pattern in self.patterns_of(operation.operator):
             builder = Builder(self, slot)
             try:
                 found = pattern.match(operation.operator, builder)
                 values = found if isinstance(found, tuple) else (found,)
-                matches = found is not None and self.fits(slot, values, builder)
+                matches = found is not None and not self.misfit(slot, values, builder)
                 if matches and not self.budget:
-                    n = counted(len(self.function.operations), "operation")
-                    raise self.mistake(slot, f"more than {MOST_REWRITES} rewrites for each of {n}")
+                    raise self.mistake(slot, self.too_many())
             except Error as e:
                 raise type(e)(
                     [self.attributed(d, pattern, operation) for d in e.diagnostics]
@@ -250,8 +258,13 @@ class Rewriting:
                 self.replace(slot, values, builder)
                 return
 
-    def fits(self, slot: Slot, values: tuple[Any, ...], builder: Builder) -> bool:
-        """Test whether values are of the types of the root's results, for all sizes."""
+    def too_many(self) -> str:
+        """The message where a match would be beyond the budget."""
+        n = counted(len(self.function.operations), "operation")
+        return f"more than {MOST_REWRITES} rewrites for each of {n}"
+
+    def misfit(self, slot: Slot, values: tuple[Any, ...], builder: Builder) -> str:
+        """A message if values are not of the types of the root's results, for all sizes."""
         results = slot.operation.results
         if len(values) != len(results) or None in values:
             given = ", ".join("None" if v is None else f"%{v.name}" for v in values)
@@ -260,10 +273,12 @@ class Rewriting:
         for value in values:
             if wrong := self.out_of_place(value, slot, builder.added):
                 raise self.mistake(slot, wrong)
-        return not builder.undecided and all(
-            not isinstance(v, Literal) and v.known_type.key == r.known_type.key
-            for v, r in zip(values, results, strict=True)
-        )
+        if builder.undecided:
+            return f"it adds {builder.undecided}, which may reject sizes that the operation takes"
+        for value, result in zip(values, results, strict=True):
+            if isinstance(value, Literal) or value.known_type.key != result.known_type.key:
+                return f"%{value.name} is {value.type}, but %{result.name} is {result.type}"
+        return ""
 
     def mistake(self, slot: Slot, message: str) -> Error:
         return Error(Diagnostic(message, slot.operation.at(None), "pattern.match"))
@@ -339,7 +354,7 @@ class Rewriting:
     def formula(self, operation: Operation) -> tuple[Expr | None, dict[Tensor, Interval]]:
         """The formula of an operation, None where it has none, and the intervals that it reads."""
         operator = operation.operator
-        if isinstance(operator, Calling) or operator.has_nest():
+        if isinstance(operator, Calling) or operator.has_nest() or operator.is_expanded:
             return None, {}
         tensors = {v: tensor(v) for _, v in operator.operands()}
         typed: Any = operator.map(tensors.__getitem__)
@@ -369,7 +384,7 @@ class Rewriting:
                 new.setdefault(value, result)
         slots: list[Slot] = []
         affected = [u for r in root.results for u in self.users[r]]
-        if self.may_fail(root):  # its error is to be reported
+        if self.is_kept(root):
             unused = tuple(Value(r.name, r.type, r.span) for r in root.results)
             slot.operation = replace(root, results=unused)
             self.owners.update(dict.fromkeys(unused, slot))

@@ -358,7 +358,7 @@ def test_the_table_of_numpy_functions_is_up_to_date() -> None:
 
 
 def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns, a_pass = blocks((ROOT / "docs" / "extending.md").read_text("utf-8"), "python")
+    patterns, fir, a_pass = blocks((ROOT / "docs" / "extending.md").read_text("utf-8"), "python")
     monkeypatch.setattr(extending, "REGISTERED", {})
     found: dict[str, Any] = {"_squared": lambda e: e}
     exec(compile(a_pass, "docs/extending.md", "exec"), found)
@@ -378,6 +378,13 @@ def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch
         assert "%d = cvm.broadcast_mul %x, %y\n  return %d" in text_after(
             cvm.parse(text), "simplify"
         )
+        exec(compile(fir, "docs/extending.md", "exec"), page := {"__name__": __name__})
+        module = cvm.parse(page["Fir"].example)
+        assert "dsp." not in text_after(module, "convert{from=dsp to=cvm}")
+        x, taps = np.arange(8, dtype=np.float32), np.float32([1, 10, 100])
+        expected = np.correlate(x, taps, "valid")
+        np.testing.assert_array_equal(cvm.compile(module)(x, taps), expected)
+        np.testing.assert_array_equal(cvm.compile(module, target="reference")(x, taps), expected)
 
 
 def test_machine_code_of_a_convolution() -> None:

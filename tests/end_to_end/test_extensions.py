@@ -178,7 +178,7 @@ def test_by_load(package: Path) -> None:
             "    def inferr(",
             "operators.py:15:1: error[operator]: my.squared_distance: it has no method `infer`",
         ),
-        ("    def element(", "    def elemen(", "my.squared_distance: it has no method `element`"),
+        ("    def element(", "    def elemen(", "my.squared_distance has no method `element`"),
         (
             'dialect = "my"',
             'dialect = "cvm"',
