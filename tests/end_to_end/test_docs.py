@@ -378,8 +378,10 @@ def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch
         assert "%d = cvm.broadcast_mul %x, %y\n  return %d" in text_after(
             cvm.parse(text), "simplify"
         )
-        exec(compile(fir, "docs/extending.md", "exec"), page := {"__name__": __name__})
-        module = cvm.parse(page["Fir"].example)
+        page = ModuleType("page")
+        monkeypatch.setitem(sys.modules, "page", page)  # where the hints of fields are looked up
+        exec(compile(fir, "docs/extending.md", "exec"), page.__dict__)
+        module = cvm.parse(page.__dict__["Fir"].example)
         assert "dsp." not in text_after(module, "convert{from=dsp to=cvm}")
         x, taps = np.arange(8, dtype=np.float32), np.float32([1, 10, 100])
         expected = np.correlate(x, taps, "valid")
