@@ -5,6 +5,7 @@ links that leave docs/.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shutil
 import sys
@@ -23,6 +24,13 @@ PICTURE = (
     r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"><img '
     r'alt="([^"]+)" src="([^"]+)"></picture>'
 )
+FROM_OUTSIDE = {  # pages of the site from files outside docs/
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "editors/README.md": "reference/editors.md",
+}
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import mathml  # noqa: E402
@@ -53,43 +61,44 @@ def on_startup(**_: Any) -> None:
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made from the code."""
     pages = {
-        "index.md": (ROOT / "README.md").read_text("utf-8").replace("](docs/", "]("),
         "reference/grammar.md": grammar(),
         "reference/operators.md": index(),
         "reference/api.md": api(),
         "reference/passes.md": passes(),
-        "reference/editors.md": (ROOT / "editors" / "README.md").read_text("utf-8"),
         "reference/environment.md": environment(),
     }
     pages |= {
         f"reference/operators/{d}.md": dialect(d, known) for d, known in ops.by_dialect().items()
     }
+    pages |= {page: (ROOT / file).read_text("utf-8") for file, page in FROM_OUTSIDE.items()}
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links to files outside docs/ lead to the repository, or are plain text where its address is
-    not known.
+    """Make links to files outside docs/ lead to their pages or to the repository; where its address
+    is not known, they become plain text.
     """
-    source = "" if page.file.src_uri == "index.md" else page.file.src_uri
-    folder = (ROOT / "docs" / source).parent if source else ROOT
+    here = page.file.src_uri
+    source = next((f for f, p in FROM_OUTSIDE.items() if p == here), f"docs/{here}")
 
-    def outside(match: re.Match[str]) -> str:
-        target = (folder / match[2]).resolve()
-        inside = (
-            target.is_relative_to(ROOT / "docs") or "://" in match[2] or match[2].startswith("#")
-        )
-        if inside or not target.exists():
+    def link(match: re.Match[str]) -> str:
+        address, mark, part = match[2].partition("#")
+        target = (ROOT / source).parent.joinpath(address).resolve()
+        if "://" in address or not address or not target.exists():
             return match[0]
-        path = target.relative_to(ROOT)
+        path = target.relative_to(ROOT).as_posix()
+        inside = FROM_OUTSIDE.get(path, path.removeprefix("docs/"))
+        if inside != path:
+            shown = os.path.relpath(inside, os.path.dirname(here) or ".")
+            return f"[{match[1]}]({shown}{mark}{part})"
         return f"[{match[1]}]({config.repo_url}/blob/main/{path})" if config.repo_url else match[1]
 
     markdown = re.sub(
         PICTURE, r"![\2](\3#only-light)![\2](\1#only-dark)", markdown
     )  # as the theme knows them
-    return re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)", outside, markdown)
+    return re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)", link, markdown)
 
 
 def on_post_build(config: Any) -> None:

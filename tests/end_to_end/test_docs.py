@@ -4,8 +4,12 @@ complete.
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import shlex
+import shutil
+import subprocess
 import sys
 import tomllib
 from contextlib import nullcontext
@@ -41,6 +45,7 @@ from cvm.testing.commands import perform
 from cvm.testing.filetest import Filetest
 
 ROOT = Path(__file__).parents[2]
+MODEL = "hello_world_int8.tflite"  # of docs/migrating/tflite.md
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [
     ROOT / "README.md",
@@ -253,8 +258,15 @@ def test_tests_that_pages_list_exist(name: str) -> None:
 SESSIONS = [
     p
     for p in PAGES
-    if p.parent.name == "docs" and re.search("^```(console|pycon)$", p.read_text("utf-8"), re.M)
+    if p.parent.name in ("docs", "migrating")
+    and re.search("^```(console|pycon)$", p.read_text("utf-8"), re.M)
 ]
+PEERS = {  # of the pages docs/migrating: the module that the other half needs, and its command
+    "numba": ("numba", "with_numba.py"),
+    "jax": ("jax", "with_jax.py"),
+    "mlir": ("xdsl", "with_mlir.mlir"),
+    "tflite": ("ai_edge_litert", "with_litert.py"),
+}
 BY_OTHERS = {  # what runs the blocks of a language in a page
     ("README.md", "sh"): "test_exactness.py::test_the_model_of_the_readme",
     ("README.md", "console"): "test_docs.py::test_readme_shows_what_happens",
@@ -275,6 +287,8 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/extending.md", "python"): "test_docs.py::test_patterns_and_pass_of_the_extending_page",
     ("docs/extending.md", "toml"): "test_extensions.py::test_by_entry_points",
     ("docs/gpu.md", "sh"): "test_docs.py::test_files_of_commands_exist",
+    ("docs/install.md", "sh"): "test_docs.py::test_the_commands_of_the_install_page",
+    ("docs/migrating/tflite.md", "sh"): "test_docs.py::test_the_commands_of_the_tflite_page",
     (
         "docs/language.md",
         "python",
@@ -327,10 +341,37 @@ def test_sessions_in_pages(page: Path, tmp_path: Path) -> None:
         pytest.importorskip(module)
     if page.stem == "gpu" and nvrtc.missing():
         pytest.skip("NVRTC is not installed")
+    if page.stem == "tflite":
+        shutil.copy(ROOT / "tests" / "models" / "tflite" / MODEL, tmp_path)
     _, wrong = run_page(page.read_text("utf-8"), tmp_path)
     assert not wrong, f"python tests/support/pages.py {page} brings it up to date:\n" + "\n".join(
         wrong
     )
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_both_programs_of_a_migration_page_print_the_same(name: str, tmp_path: Path) -> None:
+    module, peer = PEERS[name]
+    pytest.importorskip(module)
+    if name == "tflite":
+        shutil.copy(ROOT / "tests" / "models" / "tflite" / MODEL, tmp_path)
+    page = (ROOT / "docs" / "migrating" / f"{name}.md").read_text("utf-8")
+    ours = "with_cvm" + Path(peer).suffix.replace("mlir", "cvm")
+    printed = []
+    for file in (peer, ours):
+        (program,) = re.findall(
+            rf'^```\w+ title="{file}"\n(.*?)^```', page, re.MULTILINE | re.DOTALL
+        )
+        (tmp_path / file).write_text(program, "utf-8")
+        command = ["-m", "cvm", "run", file, "--random-inputs", "1"]
+        command = [file] if file.endswith(".py") else command
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(re.sub(r"^%\w+:", "%y:", done.stdout)  # names are not compared)
+    assert printed[0] == printed[1]
 
 
 def test_filetests_in_pages(tmp_path: Path) -> None:
@@ -349,6 +390,25 @@ def test_files_of_commands_exist() -> None:
         for block in blocks((ROOT / page).read_text("utf-8"), "sh"):
             named = re.findall(r"(?<=\s)[\w.]+/[\w./]+", block)
             assert all((ROOT / name).exists() for name in named), block
+
+
+def test_the_commands_of_the_install_page() -> None:
+    """They name extras and the wheel as pyproject.toml does; .ci/packaging installs all ways."""
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (rows,) = re.findall(r"^\| extra \|.*?\n\n", page, re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`([a-z\d-]+)`", "".join(re.findall(r"^\| (`.*?) \|", rows, re.M)))) == {
+        *project["optional-dependencies"]
+    }
+    assert set(re.findall(r"cvm_lang-[\d.]+", page)) == {f"cvm_lang-{project['version']}"}
+
+
+def test_the_commands_of_the_tflite_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(ROOT / "tests" / "models" / "tflite" / MODEL, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (commands,) = blocks((ROOT / "docs" / "migrating" / "tflite.md").read_text("utf-8"), "sh")
+    for command in commands.splitlines():
+        assert cli.main(shlex.split(command, comments=True)[1:]) == 0, command
 
 
 def test_the_table_of_numpy_functions_is_up_to_date() -> None:
