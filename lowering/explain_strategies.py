@@ -1,11 +1,14 @@
 """Explain the choice of strategy for each contraction and reduction of a program: candidates,
 costs, and the one taken.
 
+    producers
+      fused   %t into %y: each element is read once
     contraction @main.0: 64 rows, 1024 columns, 1024 terms of i32
       taken   pairdot       8,388,608
       not     mul_i32      25,165,824  costs more
       not     winograd_4x4             no windows of 3 x 3 that move by one ...
 
+A producer is an operation's formula that others read: `fuse` chooses by what it costs at each read.
 Costs are in vector instructions of the processor that is compiled for. A candidate that is exact
 only under a condition is taken where that holds, and the next one elsewhere. Products whose rows
 are tiled together are explained for a tile. A reduction is taken by the first pass of the pipeline
@@ -41,6 +44,7 @@ from .contraction.channel_vectorized_window import match_channel_lanes
 from .contraction.contraction_problem import Problem
 from .contraction.strategies import Choice, lower_by_strategy
 from .contraction.tile_and_fuse import tile_and_fuse
+from .formulas.fuse import Fusion, fuse
 from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
 from .pass_context import Context
@@ -65,6 +69,7 @@ REDUCTIONS = {
     blocked_sums: "needs float sums of 262,144 terms or more",
     lane_reduction: "needs terms that lie side by side in memory",
 }
+FUSED = (*pipeline.GRAPH, *pipeline.TO_FORMULAS)  # the passes up to the fusion of formulas
 IN_ORDER = "in order"  # of the terms: no pass
 # cost model: iterations of a loop whose number only a call tells; tuned by hand (Zen 4, Zen 5)
 UNKNOWN_TRIPS = 64
@@ -73,6 +78,9 @@ UNKNOWN_TRIPS = 64
 def strategies_text(module: Module, function: Function) -> str:
     """The candidates for each contraction and reduction of a function, and the choice."""
     plan = pipeline.nests(module, function)
+    producers: list[Fusion] = []
+    formulas = [fuse.with_options(explained=producers) if p is fuse else p for p in FUSED]
+    run_passes(placed(formulas), function, pipeline.context_of(module, function))
     tiled = dict[str, list[str]]()
 
     @plan_pass
@@ -88,13 +96,22 @@ def strategies_text(module: Module, function: Function) -> str:
     fused: Plan = run_passes(
         placed([tile_and_fuse.with_options(body=(explain_tile, *pipeline.TILE))]), plan, Context()
     )
-    lines: list[str] = []
+    lines = [*_producers(producers)]
     for kernel in plan.kernels:
         if kernel in fused.kernels:
             lines += _explained(replace(plan, kernels=(kernel,)))
         elif kernel.name in tiled:
             lines += tiled[kernel.name]
     return "\n".join([f"// {_described()}", *lines]) + "\n"
+
+
+def _producers(choices: list[Fusion]) -> Iterator[str]:
+    """The producers that are fused into their readers, and those that are stored."""
+    if choices:
+        yield "producers"
+    for c in sorted(choices, key=lambda c: not c.fused):
+        readers = ", ".join(f"%{t.name}" for t in c.readers)
+        yield f"  {'fused  ' if c.fused else 'stored '} %{c.tensor.name} into {readers}: {c.why}"
 
 
 def _explained(plan: Plan) -> Iterator[str]:

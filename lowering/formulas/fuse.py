@@ -2,18 +2,27 @@
 
     t[i] = f(x[i]);  y[i] = g(t[i])  =>  y[i] = g(f(x[i]))
 
-Legal for every formula; nests are not fused. Pays where no element is computed twice, or where
-recomputing one costs at most CHEAP operations. A reduction is fused only into a pointwise reader at
-the same indices, as its epilogue. Of two contractions with one reader only the larger is fused,
-since each needs its own loops. Formulas that remain are materialized, one kernel each.
+Legal for every formula; nests are not fused. Pays by what a formula costs at each read:
+
+    pointwise readers    anything where each element is read once, else at most CHEAP operations
+    a float sum          the same, but a product of more is stored: fused into a sum along memory
+                         it would be added term by term, without lanes
+    a sum of products    the same, but no arithmetic for its place: a quotient, a table or a branch
+                         would keep the contraction from packing its factors by vectors
+
+A reduction is fused only into a pointwise reader at the same indices, as its epilogue. Of two
+contractions with one reader only the larger is fused, since each needs its own loops. Formulas that
+remain are materialized, one kernel each, and views share the storage of what they view. No choice
+depends on a size, since the order of a sum may follow from it. `explained` receives each choice.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, prod
 
-from ...dialect.kernel_ir.affine import key
+from ...dialect.kernel_ir.affine import affine, key
 from ...dialect.kernel_ir.expressions import (
     Apply,
     Check,
@@ -30,6 +39,7 @@ from ...dialect.kernel_ir.formulas import Formula, Formulas, Nest, Step, View
 from ...dialect.kernel_ir.traverse import children, rewrite, substitute, walk
 from ...dialect.support.diagnostics import Span
 from ...dialect.types.sizes import same_size
+from ...dialect.types.tensor_types import F32, F64
 from ..math import FUNCTIONS
 from ..passes import formula_pass
 from ..processor import processor
@@ -42,41 +52,65 @@ MAX_DEPTH = 80
 CHEAP = 2
 
 
+@dataclass(frozen=True)
+class Fusion:
+    """A formula that others read, and why it is fused into them or stored."""
+
+    tensor: Tensor
+    readers: tuple[Tensor, ...]
+    fused: bool
+    why: str
+
+
 @formula_pass
-def fuse(program: Formulas) -> Formulas:
+def fuse(program: Formulas, explained: list[Fusion] | None = None) -> Formulas:
     """An equivalent program of fewer, larger formulas."""
     uses = _uses(program)
     kept: list[Step] = []
     inlined: dict[Tensor, Formula] = {}
+    views: dict[Tensor, View] = {}
     measures = _Measures()
+
+    def store(t: Tensor) -> None:
+        """Store a formula that was to be fused; a view then shares the storage of what it views."""
+        if t in inlined:
+            formula = inlined.pop(t)
+            if t in views:
+                store(views[t].of)
+            kept.append(views.get(t, formula))
+
     results = set(program.results)
     for step in program.steps:
         if isinstance(step, View) and cost(step.formula.value) == 0 and step.tensor not in results:
-            step = step.formula  # a pure renaming of indices always fuses
-        if isinstance(step, View) and step.of in inlined:
-            kept.append(inlined.pop(step.of))
+            views[step.tensor] = step
+            step = step.formula  # a pure renaming of indices fuses wherever it stays one
+        if isinstance(step, View):
+            store(step.of)
         if isinstance(step, Nest):
-            kept += [inlined.pop(t) for t in step.operands if t in inlined]
+            for t in step.operands:
+                store(t)
         if isinstance(step, Formula):
             step = _at_same_indices(step, inlined)
             measures.add(step, inlined)
             fused = [s for t in reads(step.value) if t in inlined for s in _spans(inlined[t])]
             spans = tuple(dict.fromkeys([*fused, *_spans(step)]))
             step = replace(step, value=_put(step.value, inlined, measures), spans=spans)
-            if step.tensor not in results and _worth_inlining(
-                step, uses.get(step.tensor, []), measures
-            ):
-                rival = (
-                    _rival(step, uses[step.tensor], inlined)
-                    if step.tensor in measures.whole
-                    else None
-                )
-                if rival is None or _terms(rival) < _terms(step):
-                    if rival is not None:
-                        kept.append(inlined.pop(rival.tensor))
-                    inlined[step.tensor] = step
-                    continue
-        kept.append(step)
+            choice = _choice(step, uses.get(step.tensor, []), measures)
+            if step.tensor in results:
+                choice = replace(choice, fused=False, why="also a result")
+            if choice.fused and step.tensor in measures.whole:
+                rival = _rival(step, uses[step.tensor], inlined)
+                if rival is not None and _terms(rival) < _terms(step):
+                    store(rival.tensor)
+                elif rival is not None:
+                    choice = replace(choice, fused=False, why="its reader has a larger contraction")
+            if explained is not None and choice.readers:
+                explained.append(choice)
+            inlined[step.tensor] = step
+            if not choice.fused:
+                store(step.tensor)
+        else:
+            kept.append(step)
     live, needed = _live(program, kept)
     constants = {t: array for t, array in program.constants.items() if t in needed}
     return replace(program, steps=tuple(live), constants=constants)
@@ -104,6 +138,10 @@ def _uses(program: Formulas) -> dict[Tensor, list[Use]]:
         for read, scope in sites.values():
             uses[read.tensor].append((step, read, scope))
     return uses
+
+
+def _results(step: Step) -> tuple[Tensor, ...]:
+    return step.tensors if isinstance(step, Nest) else (step.tensor,)
 
 
 def _reads(value: Expr, scope: tuple[Index, ...]) -> Iterator[tuple[Read, tuple[Index, ...]]]:
@@ -161,27 +199,93 @@ def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formul
     return formula
 
 
-def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> bool:
+def _choice(formula: Formula, uses: list[Use], measures: _Measures) -> Fusion:
+    """Fuse a formula into its readers, or store it, with the reason."""
     sites = [(read, scope, step) for step, read, scope in uses if read is not None]
-    if not sites or len(sites) < len(uses) or measures.too_large(formula):
-        return False
+    readers = tuple(dict.fromkeys(t for step, _, _ in uses for t in _results(step)))
+    stored = partial(Fusion, formula.tensor, readers, False)
+    fused = partial(Fusion, formula.tensor, readers, True)
+    if not sites or len(sites) < len(uses):
+        return stored("read by statements")
+    if measures.too_large(formula):
+        return stored("too large")
     read, scope, step = sites[0]
     single = len(sites) == 1
     if formula.tensor in measures.whole:
-        return (
-            single
-            and isinstance(step, Formula)
-            and scope == step.indices
-            and _same_indices(read, scope)
-        )
+        is_epilogue = isinstance(step, Formula) and scope == step.indices
+        if single and is_epilogue and _same_indices(read, scope):
+            return fused("its reader is its epilogue")
+        return stored("a reduction, read elsewhere than by one epilogue")
+    if not _is_at_plain_places(formula) and any(_is_factor(*site) for site in sites):
+        return stored("a factor of a contraction, whose place costs arithmetic at each read")
+    if any(_is_term_along_memory(*site) for site in sites) and _is_costly_product(formula.value):
+        return stored("a product that would be added term by term")
     work = cost(formula.value, CHEAP)
-    once = work == 0 or all(_injective(read, scope) for read, scope, _ in sites)
-    if work > CHEAP or once:
-        return once and (single or work <= CHEAP)
-    dozens = any(
-        isinstance(e, Apply) and e.function in FUNCTIONS for e in walk(formula.value)
-    )  # once in primitives
-    return single and _few_repeats(read, scope) and not dozens
+    if work == 0:
+        return fused("nothing to compute")
+    if all(_injective(read, scope) for read, scope, _ in sites):
+        if single or work <= CHEAP:
+            return fused("each element is read once")
+        return stored(f"several readers, more than {CHEAP} operations")
+    if work > CHEAP or _has_function(formula.value):
+        return stored(f"elements are read again, more than {CHEAP} operations")
+    if single and _few_repeats(read, scope):
+        return fused(f"at most {CHEAP} operations at each read")
+    return stored("elements are read again by several readers, or not along vectors")
+
+
+def _is_at_plain_places(formula: Formula) -> bool:
+    """Test whether a formula reads at sums of multiples of its indices, on all sides of branches
+    and selections.
+    """
+    return not any(
+        isinstance(e, When)
+        or (isinstance(e, Read) and not all(_is_sum(unrepeated(i)) for i in e.indices))
+        for e in walk(formula.value)
+    )
+
+
+def _is_sum(index: Expr) -> bool:
+    return all(isinstance(e, (Index, Extent)) for e, _ in affine(index).terms.values())
+
+
+def _is_factor(read: Read, scope: tuple[Index, ...], step: Step) -> bool:
+    """Test whether a read stands in a sum of products."""
+    return any(read in walk(e.body) for e in _sums(step) if _is_product(e.body))
+
+
+def _is_term_along_memory(read: Read, scope: tuple[Index, ...], step: Step) -> bool:
+    """Test whether a read is what a float sum adds, along the last axis of the array."""
+    return any(
+        e.body is read and e.type in (F32, F64) and read.indices[-1] is e.indices[-1]
+        for e in _sums(step)
+    )
+
+
+def _sums(step: Step) -> Iterator[Reduce]:
+    if isinstance(step, Formula):
+        yield from (e for e in walk(step.value) if isinstance(e, Reduce) and e.function == "add")
+
+
+def _is_product(term: Expr) -> bool:
+    match term:
+        case Apply("mul") | When(then=Apply("mul")):
+            return True
+    return False
+
+
+def _is_costly_product(value: Expr) -> bool:
+    """Test whether a value is a product whose factors are more than CHEAP operations."""
+    return (
+        isinstance(value, Apply)
+        and value.function == "mul"
+        and (cost(value, CHEAP) > CHEAP or _has_function(value))
+    )
+
+
+def _has_function(value: Expr) -> bool:
+    """Test whether a value has a function that is dozens of operations in primitives."""
+    return any(isinstance(e, Apply) and e.function in FUNCTIONS for e in walk(value))
 
 
 def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) -> Formula | None:
@@ -307,13 +411,13 @@ def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]
     live: list[Step] = []
     for step in reversed(steps):
         match step:
-            case Formula(tensor, _, value):
-                tensors = (tensor,)
-                operands = reads(value)
-            case View(tensor, of, _):
-                tensors, operands = (tensor,), (of,)
-            case Nest(tensors, operands, _):
-                pass
+            case Formula():
+                operands = reads(step.value)
+            case View():
+                operands = (step.of,)
+            case Nest():
+                operands = step.operands
+        tensors = _results(step)
         if not needed.isdisjoint(tensors) or requirements_of(step):
             live.append(step)
             needed.update(operands)
