@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
     from .kernels import fma, kernel
+    from .quantization import quantize
     from .scheduling import Schedule, schedule
     from .transforms.control_flow import fori_loop, scan, while_loop
     from .transforms.derivatives import grad, jvp, value_and_grad, vjp
@@ -102,6 +103,7 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
     **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
     "from_mlir": "importers.mlir_text",
+    "quantize": "quantization",
     "vmap": "transforms.vmap",
     **dict.fromkeys(("fma", "kernel"), "kernels"),
     **dict.fromkeys(("Schedule", "schedule"), "scheduling"),
@@ -131,6 +133,7 @@ __all__ = [
     "limits",
     "load",
     "parse",
+    "quantize",
     "scan",
     "schedule",
     "set_num_threads",

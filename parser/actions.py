@@ -58,6 +58,8 @@ class ProgramActions(Actions):
         lambda name, type, attributes: syntax.ArgumentNode(name, type, attributes or [])
     )
 
+    result = node_of(syntax.ResultNode)
+
     def headless(self, parts: list[Any]) -> syntax.FunctionNode | syntax.GraphNode:
         word, head, body = parts
         if word.type == "GRAPH":

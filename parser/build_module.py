@@ -2,14 +2,16 @@
 functions are not checked here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
-from ..dialect.ir.function import Function, Graph, Operation, Rewrite, Value
+from ..dialect.ir.function import Function, Graph, Literal, Operation, Rewrite, Value
 from ..dialect.ir.module import Module
 from ..dialect.ir.verify_rewrites import verify_rewrite
-from ..dialect.support.diagnostics import Diagnostic, Note, Source
+from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.support.suggest import did_you_mean
+from ..dialect.types.attributes import attribute_text
 from ..dialect.types.constant_files import Files
 from ..dialect.types.tensor_types import Type
 from . import syntax_tree as syntax
@@ -19,7 +21,8 @@ from .infix import build_infix
 from .scope import Report, Scope
 
 Statement = syntax.OperationNode | syntax.ConstantNode | syntax.ReturnNode
-ARGUMENT_ATTRIBUTES = ("range", "inplace")
+RESULT_ATTRIBUTES = ("scale", "zero_point")  # an integer q is for (q - zero_point) * scale
+ARGUMENT_ATTRIBUTES = ("range", "inplace", *RESULT_ATTRIBUTES)
 
 
 def build(
@@ -147,7 +150,17 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
         tuple(arguments),
         tuple(operations),
         tuple(v for v, _ in results),
-        None if returned is None or node.declared is None else stated_types(scope, node.declared),
+        None
+        if returned is None or node.declared is None
+        else stated_types(
+            scope,
+            [
+                result_type(scope, t, n, results, arguments)
+                if isinstance(t, syntax.ResultNode)
+                else t
+                for n, t in enumerate(node.declared)
+            ],
+        ),
         report.span(name),
         tuple(s for _, s in results),
     )
@@ -226,11 +239,48 @@ def first_token(statement: Statement) -> syntax.Token:
 
 def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
     type = scope.type(node.type)
+    known = ARGUMENT_ATTRIBUTES
+    found = annotations(scope, node.attributes, type, known) if node.attributes else {}
+    return scope.define(node.name, type, found)
+
+
+def result_type(
+    scope: Scope,
+    node: syntax.ResultNode,
+    n: int,
+    results: Sequence[tuple[Value, Span]],
+    arguments: Sequence[Value],
+) -> syntax.Token:
+    """The type of a result in the text; its attributes are those of the value that is returned."""
+    found = annotations(scope, node.attributes, scope.type(node.type), RESULT_ATTRIBUTES)
+    value = results[n][0] if n < len(results) else None
+    if found and (value in arguments or isinstance(value, Literal)):
+        said = f"attributes of a result are of one that is computed, but {value} is not"
+        scope.report.at(node.attributes[0].name, "func.attributes", said)
+    elif value is not None:
+        value.attributes = found
+    return node.type
+
+
+def annotations(
+    scope: Scope,
+    nodes: Sequence[syntax.AttributeNode],
+    type: Type | None,
+    known: Sequence[str],
+) -> dict[str, Any]:
+    """The attributes of an argument or a result, of the names that are known."""
     attributes: dict[str, Any] = {}
-    for name, item in node.attributes:
+    for name, item in nodes:
         if isinstance(value := scope.attribute_value(item), syntax.Mistake):
             continue
-        if (wrong := wrong_attribute(name, value, type)) is not None:
+        if name.text not in known:
+            listed = f"{', '.join(known[:-1])} and {known[-1]}"
+            whose = "an argument" if known is ARGUMENT_ATTRIBUTES else "a result"
+            meant = did_you_mean(name.text, known)
+            wrong: str | None = f"{whose} has the attributes {listed}, got {name.text}{meant}"
+        else:
+            wrong = wrong_attribute(name, value, type)
+        if wrong is not None:
             scope.report.at(name, "func.attributes", wrong)
         elif name.text in attributes:
             scope.report.at(
@@ -238,20 +288,17 @@ def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
             )
         else:
             attributes[name.text] = value
-    return scope.define(node.name, type, attributes)
+    return attributes
 
 
 def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | None:
-    """A message about an argument's invalid attribute, or None."""
+    """A message about an invalid attribute of an argument or a result, or None."""
     if name.text == "inplace":
         return None if value is True else "inplace is written without a value"
-    if name.text != "range":
-        return (
-            "an argument has the attributes range and inplace, got "
-            f"{name.text}{did_you_mean(name.text, ARGUMENT_ATTRIBUTES)}"
-        )
     if type is None:
         return None
+    if name.text in RESULT_ATTRIBUTES:
+        return wrong_scale(name.text, value, type)
     if type.element.kind not in ("int", "uint", "float"):
         return f"a range is stated of integers and floats, but the elements are {type.element}"
     kinds = (int, float) if type.element.kind == "float" else (int,)
@@ -264,3 +311,19 @@ def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | 
     if not low <= ends[0] <= ends[1] <= high:
         return f"a range of {type.element} lies within [{low}, {high}], got [{ends[0]}, {ends[1]}]"
     return None
+
+
+def wrong_scale(name: str, value: Any, type: Type) -> str | None:
+    """A message about an invalid scale or zero point, or None."""
+    if not type.element.is_integer:
+        return f"{name} is stated of integers, but the elements are {type.element}"
+    if name == "scale":
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < inf
+        return None if good else f"a scale is a positive number, got {attribute_text(value)}"
+    low, high = type.element.limits
+    good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    if good:
+        return None
+    return (
+        f"a zero point of {type.element} lies within [{low}, {high}], got {attribute_text(value)}"
+    )

@@ -143,6 +143,14 @@ class ArgumentNode:
 
 
 @dataclass(slots=True)
+class ResultNode:
+    """The type of a function's result, with attributes."""
+
+    type: Token
+    attributes: list[AttributeNode]
+
+
+@dataclass(slots=True)
 class FunctionNode:
     """A function; `name` is None and `arguments` holds a BrokenNode where its head could not be
     read.
@@ -151,7 +159,7 @@ class FunctionNode:
     word: Token
     name: Token | None
     arguments: list[ArgumentNode | BrokenNode]
-    declared: list[Token | BrokenNode] | None
+    declared: list[Token | ResultNode | BrokenNode] | None
     body: list[StatementNode]
 
 

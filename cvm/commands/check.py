@@ -73,6 +73,8 @@ def check(options: Namespace) -> int:
                 continue
             else:
                 by_kind["warning"] += warnings_of(program)
+                if options.integers_only and (found := floats(program)):
+                    raise cvm.Error(found)
                 by_kind["possible overflow"] += (
                     possible_overflows(program) if options.overflow else []
                 )
@@ -99,6 +101,22 @@ def check(options: Namespace) -> int:
         or (by_kind["warning"] and options.werror)
     )
     return 1 if failed else 0
+
+
+def floats(module: Module) -> list[cvm.Diagnostic]:
+    """A mistake for each argument and each operation that has floats."""
+    found: list[cvm.Diagnostic] = []
+    for function in module.functions.values():
+        for a in function.arguments:
+            if not a.known_type.element.is_discrete:
+                found.append(cvm.Diagnostic(f"%{a.name} is {a.type}", a.span, "check.float"))
+        for operation in function.operations:
+            values = (*(v for _, v in operation.operator.operands()), *operation.results)
+            held = next((v for v in values if not v.known_type.element.is_discrete), None)
+            if held is not None:
+                said = f"{operation.operator.name} computes on floats, {held.type}"
+                found.append(cvm.Diagnostic(said, operation.at("op"), "check.float"))
+    return found
 
 
 # Certificates

@@ -37,7 +37,7 @@ def importing(options: Namespace) -> int:
     archive = output.with_suffix(".npz")
     text, constants = _program(options, None if inline else archive.name)
     if not inline and constants:
-        write(str(archive), _archive(constants))
+        write(str(archive), archive_of(constants))
     write(options.output, text.encode())
     cvm.parse(text, options.model) if inline else cvm.load(output)
     return 0
@@ -76,8 +76,30 @@ def _onnx_text(
     """The program with its large constants in the archive; ONNX's names of values are comments
     where the language has others, and so are labels whose indices are results.
     """
-    constants: dict[str, np.ndarray] = {}
     labels = module.labels if isinstance(module, Imported) else {}
+    module, constants = with_archive(module, archive)
+    main = module.functions["main"]
+    pairs = (
+        (o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations
+    )
+    notes = {o: note for o, names in pairs if (note := _note(o, names))}
+    head = [
+        f"// %{a.name} is {printable(renamed[a.name])}\n"
+        for a in main.arguments
+        if a.name in renamed
+    ]
+    head += [
+        f"// {printable(name)} is an index of {json.dumps(strings)}\n"
+        for name, strings in labels.items()
+    ]
+    return "".join(head) + print_module(module, notes=notes), constants
+
+
+def with_archive(module: Module, archive: str | None) -> tuple[Module, dict[str, np.ndarray]]:
+    """The program whose large constants are read from an archive, and these by their names there;
+    the program as it is without an archive.
+    """
+    constants: dict[str, np.ndarray] = {}
 
     def archived(function: str, operation: Operation) -> Operation:
         const = operation.operator
@@ -101,24 +123,8 @@ def _onnx_text(
     changed = (
         (n, f, tuple(archived(n, o) for o in f.operations)) for n, f in module.functions.items()
     )
-    module = module.with_functions(
-        {n: replace(f, operations=operations) for n, f, operations in changed}
-    )
-    main = module.functions["main"]
-    pairs = (
-        (o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations
-    )
-    notes = {o: note for o, names in pairs if (note := _note(o, names))}
-    head = [
-        f"// %{a.name} is {printable(renamed[a.name])}\n"
-        for a in main.arguments
-        if a.name in renamed
-    ]
-    head += [
-        f"// {printable(name)} is an index of {json.dumps(strings)}\n"
-        for name, strings in labels.items()
-    ]
-    return "".join(head) + print_module(module, notes=notes), constants
+    functions = {n: replace(f, operations=operations) for n, f, operations in changed}
+    return module.with_functions(functions), constants
 
 
 def _note(operation: Operation, renamed: Mapping[str, str]) -> str:
@@ -156,7 +162,7 @@ def _constant(text: str) -> tuple[str, np.ndarray]:
     return name, array
 
 
-def _archive(constants: Mapping[str, np.ndarray]) -> bytes:
+def archive_of(constants: Mapping[str, np.ndarray]) -> bytes:
     """An .npz of the constants, each in its narrowest type: the language widens what it reads."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

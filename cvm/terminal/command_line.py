@@ -35,6 +35,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "build digits.cvm --size N=1 --emit c --arena -o digits.c --header digits.h",
     ),
     "import": ("import model.onnx --size N=1 -o model.cvm",),
+    "quantize": (
+        "quantize model.onnx --data images.npz -o net.cvm --report net.html",
+        "quantize layer.cvm --data x.npy --scheme cvm",
+    ),
     "test": ("test tests", "test tests --bless"),
     "prove": ("prove pair.cvm", "prove layer.cvm --pipeline canonicalize,fuse,rounding_shift"),
     "ops": ("ops cvm", "ops cvm.conv2d"),
@@ -167,6 +171,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 "--overflow",
                 "also say where integers may leave their type; exit status 1 where they may",
             ),
+            _flag("--integers-only", "refuse each operation and argument that has floats"),
             _flag("--werror", "exit status 1 also where there are warnings"),
             _arg(
                 "--format",
@@ -377,6 +382,44 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 "how a .tflite model rounds scaled sums: tflite_double (default, the "
                 "reference kernels'), or single",
                 choices=("tflite_double", "single"),
+            ),
+        ],
+    ),
+    "quantize": (
+        "make a program of integers of a float model, with the ranges that data shows",
+        [
+            _arg("model", "a program, or a model such as an .onnx or a .tflite", metavar="MODEL"),
+            _arg(
+                "--data",
+                "samples along axis 0: an .npy, an .npz with an array for each argument, or a "
+                "folder of such files and pictures",
+                required=True,
+                metavar="FILE|FOLDER",
+            ),
+            _arg(
+                "--scheme",
+                "tflite (8 bits, LiteRT's rounding, the default), cvm (powers of two, only "
+                "operators of the cvm dialect) or tosa",
+                choices=("tflite", "cvm", "tosa"),
+                default="tflite",
+            ),
+            _arg(
+                "--method",
+                "how ranges are chosen: by least mean squared error (mse, the default), by minmax "
+                "or by percentile",
+                choices=("mse", "minmax", "percentile"),
+                default="mse",
+            ),
+            _ENTRY,
+            _repeated("--size", "NAME=N", "the value of a size that the program leaves open"),
+            _flag("--float-io", "keep floats for arguments and results, and convert them inside"),
+            _arg("--report", "write how far each value is from floats", metavar="FILE.html|.json"),
+            _arg(
+                "-o --output",
+                "where to write it, its constants beside it in an .npz (default: standard "
+                "output, constants and all)",
+                default="-",
+                metavar="PROG.cvm",
             ),
         ],
     ),

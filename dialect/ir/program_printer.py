@@ -112,7 +112,11 @@ def _outcome(function: Function) -> str:
     types: tuple[Type | None, ...] = function.declared or tuple(r.type for r in function.results)
     if (function.declared is None and not types) or None in types:
         return ""
-    return f" -> {types[0]}" if len(types) == 1 else f" -> ({', '.join(map(str, types))})"
+    given = [{} if r in function.arguments else r.attributes for r in function.results]
+    if len(types) == 1 and not any(given):
+        return f" -> {types[0]}"
+    shown = (f"{t}{_dictionary(a)}" for t, a in zip(types, given, strict=True))
+    return f" -> ({', '.join(shown)})"
 
 
 def operation_text(operation: Operation, names: Names) -> str:

@@ -93,6 +93,9 @@ def _described(value: Value) -> str:
     )
     bounds = value.attributes.get("range")
     declared = "" if bounds is None else f", from {bounds[0]} to {bounds[1]}"
+    if (scale := value.attributes.get("scale")) is not None:
+        zero = value.attributes.get("zero_point", 0)
+        declared += f", q is for {f'(q - {zero})' if zero else 'q'} * {scale}"
     return f"{type}, {size} element{'' if size == 1 else 's'}{notes}{declared}"
 
 

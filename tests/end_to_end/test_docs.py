@@ -305,6 +305,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/passes.md", "cvm-kernel"): "test_docs.py::test_worked_example_of_a_pass",
     ("docs/performance.md", "sh"): "test_docs.py::test_files_of_commands_exist",
     ("docs/processors.md", "sh"): "test_other_processors.py::test_the_commands_of_the_page",
+    ("docs/quantised.md", "sh"): "test_quantization.py::test_the_command",
     ("docs/spine.md", "python"): "test_docs.py::test_the_program_of_the_spine",
     ("docs/targets.md", "python"): "test_target_in_c.py::test_a_target_of_ones_own",
     ("docs/testing.md", "sh"): "test_docs.py::test_files_of_commands_exist",

@@ -1,0 +1,224 @@
+"""Post-training quantization: a float program and data to a program of integers.
+
+    cvm.quantize("model.onnx", images, scheme="tflite")
+
+The program is simplified to layers with constant weights and functions between them, run on the
+data to see which numbers each value has, and emitted again by the rules of a scheme.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+
+import cvm
+from cvm.dialect.ir.function import Value
+from cvm.dialect.ir.module import Module
+from cvm.dialect.support.compilation_context import USER_TRACEBACK
+from cvm.dialect.support.diagnostics import Diagnostic
+from cvm.dialect.types.tensor_types import TensorType
+
+from .calibration import Data, Observed, RangeMethod, batches, run
+from .equalize import equalize
+from .float_graph import FloatGraph, Key, float_graph
+from .powers_of_two import PowersOfTwo
+from .report import Report, compared
+from .scheme import Parameters, Scheme
+from .tflite import Tflite, Tosa
+
+SCHEMES: dict[str, type[Scheme]] = {s.name: s for s in (Tflite, PowersOfTwo, Tosa)}
+METHODS = ("minmax", "percentile", "mse")
+OWN = ("weighted", "sum", "product", "total")  # rules whose results have parameters, and a clamp
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedModule(Module):
+    """A program of integers, with the report of what it was made of.
+
+    Arguments and results have the attributes `scale` and `zero_point`: an integer q stands for
+    `(q - zero_point) * scale`.
+    """
+
+    report: Report = field(default_factory=Report, kw_only=True)
+
+
+@USER_TRACEBACK
+def quantize(
+    model: Module | str | PathLike[str] | Callable[..., Any],
+    data: Data,
+    scheme: Literal["tflite", "cvm", "tosa"] = "tflite",
+    *,
+    entry: str = "main",
+    method: RangeMethod = "mse",
+    float_io: bool = False,
+    progress: Callable[[Iterable[Any], str], Iterable[Any]] | None = None,
+) -> QuantizedModule:
+    """A float program as one of integers alone, from its inputs to its results.
+
+    `model` is a module, the path of a program or a model (.cvm, .onnx, .tflite, .mlir), or a Python
+    function, which is traced for one sample. `data` shows the range of each value: an array with
+    samples along axis 0, a dictionary of one for each argument, an iterable of samples (an array, a
+    tuple, or a dictionary), or the path of an .npy or .npz file or of a folder of such files and
+    pictures. `scheme` is "tflite" (8 bits, a scale for each channel
+    of weights, LiteRT's rounding), "cvm" (operators of the cvm dialect alone, powers of two) or
+    "tosa" (as tflite, with TOSA's rounding).
+
+    Batch normalization is folded into layers, clamps are fused, other functions of one value become
+    tables, channels are equalized across layers and biases corrected. Ranges are chosen by
+    `method`: "minmax", "percentile" (99.99 of 100 elements) or "mse" (the least mean squared
+    error). By `float_io` arguments and results stay floats, and the program has the conversions.
+    `progress` is called with the batches and the name of the step, and gives them back, as tqdm
+    does. Raises Error with each operation that cannot be quantized, and its line.
+    """
+    if (made := SCHEMES.get(scheme)) is None:
+        raise cvm.Error(f"scheme is one of {', '.join(SCHEMES)}; got {scheme!r}")
+    if method not in METHODS:
+        raise cvm.Error(f"method is one of {', '.join(METHODS)}; got {method!r}")
+    module = _read(model, data, entry)
+    graph = float_graph(module, entry)
+    _check_floats(graph)
+    calls = list(batches(data, graph.function.arguments))
+    equalize(graph)
+    plan = Plan(graph, made)
+    shown = progress or (lambda items, _: items)
+    observed = _observed(graph, plan, shown(calls, "calibrating"))
+    parameters = plan.parameters(observed, method)
+    means = {v: observed[v].mean for v in plan.layer_inputs}
+    emitter = made(graph, parameters, plan.fused, plan.paths, means)
+    program = emitter.program(float_io)
+    report = compared(graph, emitter, program, observed, shown(calls, "comparing"))
+    return QuantizedModule(program.functions, program.filename, report=report)
+
+
+def _read(model: Any, data: Any, entry: str) -> Module:
+    """The program; that of a Python function takes one sample."""
+    if isinstance(model, (str, PathLike)):
+        from cvm.terminal.files import load
+
+        return load(str(model))
+    if isinstance(model, Module):
+        return model
+    if not callable(model):
+        raise cvm.Error(
+            f"expected a module, a path or a Python function, got {type(model).__name__}"
+        )
+    if not isinstance(data, np.ndarray) or not data.ndim or entry != "main":
+        raise cvm.Error("a Python function is traced for data that is one array, of samples")
+    traced: Any = model if hasattr(model, "trace") else cvm.compile(model)
+    program = traced.trace(data[:1])
+    (function,) = program.functions.values()
+    return Module({"main": function}, program.filename)
+
+
+def _check_floats(graph: FloatGraph) -> None:
+    """Refuse arguments and results that are no tensors of floats."""
+    for value in (*graph.function.arguments, *graph.function.results):
+        type = value.known_type
+        if not isinstance(type, TensorType) or type.element.kind != "float":
+            raise cvm.Error(
+                Diagnostic(
+                    f"expected a program of floats, but %{value.name} is {type}",
+                    value.span,
+                    "quantize",
+                )
+            )
+    if not graph.function.arguments:
+        raise cvm.Error(Diagnostic("the program has no arguments", graph.function.span, "quantize"))
+
+
+class Plan:
+    """The values of a float graph that become integers, and the clamps that their roots are emitted
+    with.
+    """
+
+    def __init__(self, graph: FloatGraph, scheme: type[Scheme]) -> None:
+        self.graph, self.scheme, self.paths = graph, scheme, graph.paths()
+        self.made = graph.definitions()
+        # a value of each function of a root
+        self.shown: dict[Key, Value] = {(a, ()): a for a in graph.function.arguments}
+        read: set[Key] = set()
+        self.layer_inputs: list[Value] = []
+        for operation in graph.live:
+            (first, *_) = operation.results
+            self.shown.setdefault(self.paths[first].key, first)
+            if self.paths[first].root is first:
+                operands = graph.operands(operation)
+                read.update(self.paths[v].key for v in operands)
+                if scheme.rule_name(graph, operation) == "weighted":
+                    self.layer_inputs += operands[:1]
+        self.returned = {
+            self.paths[r].key for r in graph.function.results if graph.array(r) is None
+        } - read
+        self.wanted = read | self.returned
+        by_root = defaultdict[Value, list[Key]](list)
+        for key in self.wanted:
+            by_root[key[0]].append(key)
+        self.fused = {
+            root: keys[0]
+            for root, keys in by_root.items()
+            if len(keys) == 1
+            and keys[0][1]
+            and self.owns(root)
+            and root in self.made
+            and graph.clamp(keys[0][1]) is not None
+        }
+
+    def owns(self, root: Value) -> bool:
+        """Test whether a root has parameters of its own, and not those of an operand."""
+        operation = self.made.get(root)
+        return operation is None or self.scheme.rule_name(self.graph, operation) in OWN
+
+    def keys(self) -> list[Key]:
+        """The values that are chosen parameters for."""
+        roots = {key[0] for key in self.wanted}
+        found = {self.fused.get(r, (r, ())) for r in roots if self.owns(r) or self.is_join(r)}
+        return [*found, *(k for k in self.wanted if k[1] and k not in found)]
+
+    def is_join(self, root: Value) -> bool:
+        return self.scheme.rule_name(self.graph, self.made[root]) == "joined"
+
+    def parameters(self, observed: Mapping[Value, Observed], method: str) -> dict[Key, Parameters]:
+        found = {a_key: None for a_key in self.keys()}
+        found |= {(a, ()): None for a in self.graph.function.arguments}
+        chosen: dict[Key, Parameters] = {}
+        for key in found:
+            seen = observed[self.shown[key]]
+
+            def error(low: float, high: float, x: np.ndarray) -> np.ndarray:
+                p = self.scheme.chosen(low, high)
+                return p.numbers(p.integers(x)) - x
+
+            low, high = seen.range(method, error)
+            p = self.scheme.chosen(low, high)
+            chosen[key] = self.scheme.widened(p) if key in self.returned else p
+        return chosen
+
+
+def _observed(
+    graph: FloatGraph, plan: Plan, calls: Iterable[list[np.ndarray]]
+) -> dict[Value, Observed]:
+    """Observations of each value on the data."""
+    values = [*dict.fromkeys([*plan.shown.values(), *plan.layer_inputs])]
+    observed = {v: Observed() for v in values}
+
+    def add(n: int, value: Value, array: np.ndarray) -> None:
+        try:
+            observed[values[n]].add(array)
+        except ValueError as e:
+            span = values[n].span
+            raise cvm.Error(
+                Diagnostic(
+                    f"%{values[n].name} cannot be quantized: on the data {e}", span, "quantize"
+                )
+            ) from None
+
+    run(graph.program(values), calls, add)
+    return observed
+
+
+__all__ = ["QuantizedModule", "Report", "quantize"]

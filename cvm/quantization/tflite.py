@@ -1,0 +1,317 @@
+"""The schemes tflite and tosa: 8 bits with a zero point for values, 8 bits by channel for weights,
+sums of i32, and a multiplier with a shift for each scale.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.ir.function import Operation
+from cvm.dialect.types.tensor_types import I8, I32, ElementType
+from cvm.importers.tflite.quantization import quantized_multiplier
+from cvm.importers.tflite.softmax import of_8_bits
+
+from .float_graph import Unquantizable, scalar_function
+from .scheme import ACCUMULATOR, Parameters, Quantized, Scheme, bound_of, rounded_bias
+
+WEIGHT = 127  # the largest magnitude of a weight, as LiteRT's specification has it
+LEFT_SHIFT = 20  # of the operands of a sum, as LiteRT has it
+SOFTMAX = Parameters(1 / 256, -128, -128, 127)  # of its result, as LiteRT has it
+
+
+class Tflite(Scheme):
+    """8 bits as LiteRT's specification of quantization has them, and its rounding."""
+
+    name: ClassVar[str] = "tflite"
+    element: ClassVar[ElementType] = I8
+    rounding: ClassVar[str] = "tflite_double"
+    rules: ClassVar[dict[str, str]] = {
+        "cvm.conv2d": "weighted",
+        "cvm.dense": "weighted",
+        "cvm.max_pool2d": "pooled",
+        "theano.sum": "total",
+        "cvm.sum": "total",
+        "add": "sum",
+        "sub": "sum",
+        "mul": "product",
+        "cvm.concatenate": "joined",
+        "builtin.pad": "padded",
+        "builtin.windows": "padded",
+        "softmax": "softmax",
+    }
+
+    @staticmethod
+    def chosen(low: float, high: float) -> Parameters:
+        low, high = min(low, 0.0), max(high, 0.0)
+        least, most = I8.limits
+        scale = float(np.float32((high - low) / (most - least)))
+        if not scale >= 1e-30:  # of zeros alone, or of numbers too small for a scale of f32
+            return Parameters(1.0, 0, least, most)
+        zero = int(np.clip(np.rint(least - low / scale), least, most))
+        return Parameters(scale, zero, least, most)
+
+    def requantized(
+        self, operation: Operation, x: Node, factors: Any, bound: int, input_zero: int = 0
+    ) -> Quantized:
+        """Accumulators times a factor, or one for each channel, as numbers of the result."""
+        p, (low, high) = self.own(operation), self.limits(operation)
+        return Quantized(self.rescaled(x, factors, p, bound, input_zero, (low, high)), p)
+
+    def rescaled(
+        self,
+        x: Node,
+        factors: Any,
+        p: Parameters,
+        bound: int,
+        input_zero: int = 0,
+        limits: tuple[int, int] | None = None,
+        to: ElementType = I8,
+    ) -> Node:
+        pairs = [quantized_multiplier(float(f)) for f in np.asarray(factors).reshape(-1)]
+        shape = np.shape(factors)
+        m, s = (np.array(c, np.int32).reshape(shape) for c in zip(*pairs, strict=True))
+        # LiteRT shifts i32 to the left: where that may overflow, one rounding of i64 is exact
+        left = max(31 - min(int(shift) for _, shift in pairs), 0)
+        rounding = self.rounding if bound << left <= ACCUMULATOR else "single"
+        low, high = limits or (p.low, p.high)
+        attributes = {
+            "to": to,
+            "rounding": rounding,
+            "zero_point": p.zero_point,
+            "axis": 1 if shape else -1,
+        }
+        attributes |= {"min": low, "max": high} if to is I8 else {}
+        return self.apply(
+            "quant.requantize",
+            x,
+            self.constant(m),
+            self.constant(s),
+            input_zero_point=input_zero,
+            **attributes,
+        )
+
+    def as_parameters(self, x: Quantized, p: Parameters) -> Node:
+        """Numbers of one scale as those of another."""
+        if x.parameters == p:
+            return x.node
+        factor = x.parameters.scale / p.scale
+        return self.rescaled(x.node, factor, p, x.parameters.magnitude, x.parameters.zero_point)
+
+    def number(self, value: int) -> Node:
+        return self.constant(np.array(value, np.int32))
+
+    # Rules
+
+    def weighted(self, operation: Operation) -> Quantized:
+        layer = self.layer(operation)
+        o: Any = operation.operator
+        x, w = layer.x.parameters, layer.w
+        largest = np.abs(w.reshape(len(w), -1)).max(1, initial=0)
+        least = np.abs(layer.b) / (x.scale * 2.0**30)  # the bias stays within i32
+        scales = (
+            np.maximum(np.maximum(largest / WEIGHT, least), 1e-30)
+            .astype(np.float32)
+            .astype(np.float64)
+        )
+        rows = scales.reshape(-1, *(1,) * (w.ndim - 1))
+        q = np.clip(np.rint(w / rows), -WEIGHT, WEIGHT).astype(np.int8)
+        b = layer.b - self.correction(layer, q * rows - w)
+        bias = rounded_bias(b, x.scale * scales)
+        bound = bound_of(q.astype(np.int64), x, bias)
+        self.prove(operation, bound)
+        kernel = self.constant(q)
+        kernel.value.name = f"{operation.results[0].name}.weight"
+        operands = (layer.x.node, kernel, self.number(x.zero_point), self.number(0))
+        operands = (*operands, self.constant(bias.astype(np.int32)))
+        if o.name == "cvm.dense":
+            sums = self.apply("quant.dense", *operands)
+        else:
+            sums = self.apply(
+                "quant.conv2d",
+                *operands,
+                padding=(*o.padding, *o.padding),
+                stride=o.stride,
+                dilation=o.dilation,
+                groups=o.groups,
+                layout="NCHW",
+            )
+        factors = x.scale * scales / self.own(operation).scale
+        return self.requantized(operation, sums, factors, bound)
+
+    def pooled(self, operation: Operation) -> Quantized:
+        o: Any = operation.operator
+        x = self.value(o.x)
+        after = [p + (s - 1 if o.ceil_mode else 0) for p, s in zip(o.pads, o.strides, strict=True)]
+        node = self.apply(
+            "quant.max_pool2d",
+            x.node,
+            pool_size=o.pool_size,
+            padding=(*o.pads, *after),
+            stride=o.strides,
+            layout="NCHW",
+        )
+        return Quantized(node, x.parameters)
+
+    def total(self, operation: Operation) -> Quantized:
+        o: Any = operation.operator
+        x, count = self.value(o.x), self.count(operation)
+        types = {"dtype": I32, "acc_dtype": I32} if o.name == "theano.sum" else {}
+        sums = self.mapped(operation, x.node.cast(I32), **types)
+        bound = count * max(-I8.limits[0], x.parameters.magnitude)
+        self.prove(operation, bound)
+        factor = x.parameters.scale / self.own(operation).scale
+        return self.requantized(operation, sums, factor, bound, count * x.parameters.zero_point)
+
+    def pair(self, operation: Operation) -> tuple[Quantized, Quantized]:
+        operands = [v for _, v in operation.operator.operands()]
+        if len(operands) != 2:
+            raise Unquantizable(f"it has {len(operands)} operands")
+        x, z = map(self.value, operands)
+        return x, z
+
+    def sum(self, operation: Operation) -> Quantized:
+        x, z = self.pair(operation)
+        p, (low, high) = self.own(operation), self.limits(operation)
+        common = 2 * max(x.parameters.scale, z.parameters.scale)
+        factors = [
+            x.parameters.scale / common,
+            z.parameters.scale / common * (-1 if scalar_function(operation) == "sub" else 1),
+            common / (2.0**LEFT_SHIFT * p.scale),
+        ]
+        bound = (x.parameters.magnitude + z.parameters.magnitude) << (LEFT_SHIFT - 1)
+        self.prove(operation, bound)
+        return Quantized(self.added(x, z, factors, p, (low, high), bound), p)
+
+    def added(
+        self,
+        x: Quantized,
+        z: Quantized,
+        factors: list[float],
+        p: Parameters,
+        limits: tuple[int, int],
+        bound: int,
+    ) -> Node:
+        pairs = [quantized_multiplier(f) for f in factors]
+        return self.apply(
+            "quant.add",
+            x.node,
+            z.node,
+            zero_points=(x.parameters.zero_point, z.parameters.zero_point, p.zero_point),
+            multipliers=tuple(m for m, _ in pairs),
+            shifts=tuple(s for _, s in pairs),
+            left_shift=LEFT_SHIFT,
+            rounding=self.rounding,
+            to=I8,
+            min=limits[0],
+            max=limits[1],
+        )
+
+    def product(self, operation: Operation) -> Quantized:
+        x, z = self.pair(operation)
+        p, (low, high) = self.own(operation), self.limits(operation)
+        bound = x.parameters.magnitude * z.parameters.magnitude
+        self.prove(operation, bound)
+        m, s = quantized_multiplier(x.parameters.scale * z.parameters.scale / p.scale)
+        node = self.apply(
+            "quant.mul",
+            x.node,
+            z.node,
+            zero_points=(x.parameters.zero_point, z.parameters.zero_point, p.zero_point),
+            multiplier=m,
+            shift=s,
+            rounding=self.rounding if bound << max(31 - s, 0) <= ACCUMULATOR else "single",
+            to=I8,
+            min=low,
+            max=high,
+        )
+        return Quantized(node, p)
+
+    def joined(self, operation: Operation) -> Quantized:
+        o: Any = operation.operator
+        p = self.parameters[operation.results[0], ()]
+        parts = [self.as_parameters(self.value(v), p) for v in o.xs]
+        return Quantized(self.apply("cvm.concatenate", *parts, axis=o.axis), p)
+
+    def padded(self, operation: Operation) -> Quantized:
+        """Zeros, which are the zero point."""
+        o: Any = operation.operator
+        x = self.value(o.x)
+        zero = x.parameters.zero_point
+        if o.name == "builtin.windows":
+            if o.fill and any(n > 0 for n in (*o.before, *o.after)):
+                raise Unquantizable(f"it is filled with {o.fill}")
+            return Quantized(self.mapped(operation, x.node, fill=float(zero)), x.parameters)
+        if any(n < 0 for n in (*o.before, *o.after)):
+            raise Unquantizable("it takes elements away")
+        node = self.apply("quant.pad", x.node, self.number(zero), before=o.before, after=o.after)
+        return Quantized(node, x.parameters)
+
+    def softmax(self, operation: Operation) -> Quantized:
+        x = self.value(self.graph.softmaxes[operation].x)
+        rank, size = x.node.rank, x.node.shape[-1]
+        if rank != 2:
+            raise Unquantizable(f"it is a softmax of rank {rank}")
+        if not isinstance(size, int) or size > 1 << 11:  # terms of at most 2^19 fill i32 then
+            raise Unquantizable("its rows have too many elements, or an unknown number")
+        largest = x.node.reduce("max", (1,)).with_ones((1,))
+        below = largest.cast(I32) - x.node.cast(I32)
+        return Quantized(of_8_bits(cast(Any, _Rule(self, x)), below, 1.0), SOFTMAX)
+
+    def table(self, x: Quantized, entries: np.ndarray, y: Parameters) -> Node:
+        return self.apply("quant.table", x.node, self.constant(entries.astype(np.int8)))
+
+    def move(self, operation: Operation, x: Quantized) -> Node:
+        return self.mapped(operation, x.node)
+
+
+class Tosa(Tflite):
+    """8 bits with the single rounding of TOSA's RESCALE, also before sums and products."""
+
+    name: ClassVar[str] = "tosa"
+    rounding: ClassVar[str] = "single"
+
+    def added(
+        self,
+        x: Quantized,
+        z: Quantized,
+        factors: list[float],
+        p: Parameters,
+        limits: tuple[int, int],
+        bound: int,
+    ) -> Node:
+        wide = Parameters(1.0, 0, *I32.limits)
+        terms = [
+            self.rescaled(
+                t.node,
+                f * 2.0**LEFT_SHIFT,
+                wide,
+                t.parameters.magnitude,
+                t.parameters.zero_point,
+                to=I32,
+            )
+            for t, f in zip((x, z), factors, strict=False)
+        ]
+        return self.rescaled(terms[0] + terms[1], factors[2], p, bound, 0, limits)
+
+
+class _Rule:
+    """A scheme in the place of an importer's operator, whose integer softmax it shares."""
+
+    def __init__(self, scheme: Tflite, x: Quantized) -> None:
+        self.node, self.apply, self.rounding = scheme.constant, self._apply, scheme.rounding
+        self.scheme, self.x = scheme, _Tensor(x.parameters.scale)
+        self.y = _Tensor(SOFTMAX.scale)
+
+    def _apply(self, name: str, *operands: Any, **attributes: Any) -> Node:
+        nodes = (o if isinstance(o, Node) else self.scheme.constant(o) for o in operands)
+        return self.scheme.apply(name, *nodes, **attributes)
+
+
+class _Tensor:
+    element = I8
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale

@@ -1,0 +1,261 @@
+"""Float programs to programs of integers: the operations, their error, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cvm.dialect.ir.module import Module
+from cvm.lowering.formulas.overflow_warnings import possible_overflows
+
+import cvm
+from cvm.commands.check import floats
+from cvm.quantization import QuantizedModule
+from cvm.quantization.scheme import Parameters
+
+SCHEMES = ("tflite", "cvm", "tosa")
+NETWORK = """\
+func @main(%x: tensor<?N x 2x6x6xf32>) -> tensor<?N x 4xf32> {
+  %w1 = const file("w.npz", "w1") : tensor<4x2x3x3xf32>
+  %b1 = const file("w.npz", "b1") : tensor<4xf32>
+  %scale = const file("w.npz", "scale") : tensor<1x4x1x1xf32>
+  %shift = const file("w.npz", "shift") : tensor<1x4x1x1xf32>
+  %sums = cvm.conv2d %x, %w1, %b1 {padding = [1, 1]}
+  %scaled = theano.elemwise %sums, %scale {scalar_op = "mul"}
+  %normal = theano.elemwise %scaled, %shift {scalar_op = "add"}
+  %a = cvm.relu %normal
+  %w2 = const file("w.npz", "w2") : tensor<4x1x3x3xf32>
+  %deep = cvm.conv2d %a, %w2 {padding = [1, 1], groups = 4}
+  %gate = theano.elemwise %deep {scalar_op = "sigmoid"}
+  %silu = theano.elemwise %deep, %gate {scalar_op = "mul"}
+  %both = theano.elemwise %silu, %a {scalar_op = "add"}
+  %less = theano.elemwise %both, %silu {scalar_op = "sub"}
+  %pooled = cvm.max_pool2d %less {pool_size = [2, 2], strides = [2, 2], ceil_mode = true}
+  %joined = cvm.concatenate %pooled, %pooled {axis = 1}
+  %total = theano.sum %joined {axis = [2, 3], dtype = f32, acc_dtype = f32}
+  %mean = theano.elemwise %total, 8.0 : f32 {scalar_op = "true_div"}
+  %w3 = const file("w.npz", "w3") : tensor<4x8xf32>
+  %scores = cvm.dense %mean, %w3
+  %most = theano.max %scores {axis = [1]}
+  %column = theano.dimshuffle %most {new_order = [0, "x"]}
+  %below = theano.elemwise %scores, %column {scalar_op = "sub"}
+  %powers = theano.elemwise %below {scalar_op = "exp"}
+  %sum = theano.sum %powers {axis = [1], dtype = f32, acc_dtype = f32}
+  %row = theano.dimshuffle %sum {new_order = [0, "x"]}
+  %y = theano.elemwise %powers, %row {scalar_op = "true_div"}
+  return %y
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(0)
+    shapes = {
+        "w1": (4, 2, 3, 3),
+        "b1": (4,),
+        "scale": (1, 4, 1, 1),
+        "shift": (1, 4, 1, 1),
+        "w2": (4, 1, 3, 3),
+        "w3": (4, 8),
+    }
+    folder = tmp_path_factory.mktemp("network")
+    weights = {n: random.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    np.savez(folder / "w.npz", **weights)
+    (folder / "net.cvm").write_text(NETWORK)
+    return folder / "net.cvm"
+
+
+def images(count: int = 40) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((count, 2, 6, 6)).astype(np.float32)
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def made(network: Path, request: Any) -> QuantizedModule:
+    return cvm.quantize(network, images(), request.param)
+
+
+def operators(module: Module) -> set[str]:
+    return {o.operator.name for o in module.functions["main"].operations}
+
+
+def test_a_program_of_integers_is_near_its_floats_and_equal_on_every_target(
+    network: Path, made: QuantizedModule
+) -> None:
+    assert floats(made) == []
+    warned = {d.code for d in possible_overflows(made)}
+    assert warned <= {"quant.reciprocal.overflow"}  # which wraps by definition
+    x, y = (
+        v.attributes
+        for v in (made.functions["main"].arguments[0], made.functions["main"].results[0])
+    )
+    if made.report.scheme == "cvm":
+        assert {n.partition(".")[0] for n in operators(made)} == {"const", "cvm"}
+    of_x = Parameters(x["scale"], x["zero_point"], *(-127, 127) if "range" in x else (-128, 127))
+    element = made.functions["main"].arguments[0].known_type.element.dtype
+    given = of_x.integers(images(8)).astype(element)
+    q = cvm.compile(made)(given)
+    for target in ("reference", "cuda-sim"):
+        assert np.array_equal(cvm.compile(made, target=target)(given), q)
+    exact = cvm.compile(network)(images(8))
+    near = (q.astype(np.float64) - y["zero_point"]) * y["scale"]
+    assert np.abs(near - exact).max() < 0.04  # the 8 bits of a share are steps of 1 / 128
+    assert made.report.results[0].snr > 30
+
+
+def test_the_text_of_a_quantized_program_is_the_program(made: QuantizedModule) -> None:
+    assert str(cvm.parse(str(made))) == str(made)
+    assert "scale = " in str(made).partition("->")[2].partition("{\n")[0]
+
+
+def test_batch_normalization_and_clamps_are_in_the_layer_and_silu_is_one_table(
+    made: QuantizedModule,
+) -> None:
+    rows = {r.name: r for r in made.report.rows}
+    assert {"a", "silu", "total", "scores", "y"} <= {*rows}
+    assert not {"sums", "scaled", "normal", "gate"} & {*rows}
+    assert rows["silu"].operation == "table of sigmoid*mul"
+    assert rows["silu"].table_error is not None and rows["silu"].table_error <= 0.5
+    assert rows["a"].line == 9 and rows["a"].sum_bits is not None and rows["a"].sum_bits <= 32
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "mse"])
+def test_ranges(network: Path, method: Any) -> None:
+    report = cvm.quantize(network, images(), method=method).report
+    assert all(r.low <= 0 <= r.high for r in report.rows)
+    (x,) = (r for r in report.rows if r.name == "x")
+    assert (x.saturated > 0) == (method == "mse")
+
+
+def test_float_io(network: Path) -> None:
+    made = cvm.quantize(network, images(), float_io=True)
+    exact, near = cvm.compile(network)(images(8)), cvm.compile(made)(images(8))
+    assert near.dtype == np.float32
+    assert np.abs(near - exact).max() < 0.04
+
+
+def test_data_of_all_kinds_gives_one_program(network: Path, tmp_path: Path) -> None:
+    x = images(6)
+    np.savez(tmp_path / "x.npz", x=x)
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for n, sample in enumerate(x):
+        np.save(folder / f"{n}.npy", sample)
+    data: list[Any] = [x, {"x": x}, iter(x), [(s,) for s in x], tmp_path / "x.npz", str(folder)]
+    programs = {str(cvm.quantize(network, d)) for d in data}
+    assert len(programs) == 1
+
+
+def test_a_traced_function() -> None:
+    random = np.random.default_rng(0)
+    w, b, v = (random.standard_normal(s).astype(np.float32) for s in ((6, 16), (16,), (16, 3)))
+
+    def f(x: Any) -> Any:
+        return np.tanh(np.maximum(x @ w + b, 0) @ v)
+
+    x = random.standard_normal((50, 6)).astype(np.float32)
+    made = cvm.quantize(f, x)
+    assert floats(made) == []
+    assert {"quant.dense", "quant.table"} <= operators(made)
+    assert made.report.results[0].snr > 30
+
+
+def refusal(program: str, data: Any, **options: Any) -> cvm.Error:
+    with pytest.raises(cvm.Error) as caught:
+        cvm.quantize(cvm.parse(program), data, **options)
+    return caught.value
+
+
+def test_what_has_no_rule_is_refused_with_its_line() -> None:
+    error = refusal(
+        """func @main(%x: tensor<2x3xf32>, %z: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %a = theano.elemwise %x, %z {scalar_op = "true_div"}
+  %b = theano.elemwise %a, %z {scalar_op = "pow"}
+  return %b
+}""",
+        {"x": np.ones((2, 3)), "z": np.ones((2, 3))},
+    )
+    assert [(d.line, d.code) for d in error.diagnostics] == [(2, "quantize"), (3, "quantize")]
+    assert "theano.elemwise true_div (%a) cannot be quantized" in str(error)
+
+
+ONE = "func @main(%x: tensor<?N x 3xf32>) -> tensor<?N x 3xf32> { %y = cvm.relu %x return %y }"
+
+
+@pytest.mark.parametrize(
+    ("program", "data", "options", "said"),
+    [
+        (
+            ONE,
+            np.array([[1, np.nan, 2]]),
+            {},
+            "%x cannot be quantized: on the data it is not finite",
+        ),
+        (ONE, np.zeros((0, 3)), {}, "expected samples along axis 0"),
+        (ONE, {"y": np.zeros((1, 3))}, {}, "expected data for the arguments x, got y"),
+        (ONE, np.array([["a", "b", "c"]]), {}, "expected numbers for x"),
+        (ONE, [], {}, "the data has no samples"),
+        (ONE, np.zeros((2, 3)), {"scheme": "int3"}, "scheme is one of tflite, cvm, tosa"),
+        (ONE, np.zeros((2, 3)), {"method": "best"}, "method is one of minmax, percentile, mse"),
+        (ONE, np.zeros((2, 3)), {"entry": "f"}, "no function @f"),
+        (
+            ONE.replace("f32", "i32"),
+            np.zeros((2, 3)),
+            {},
+            "expected a program of floats, but %x is",
+        ),
+    ],
+)
+def test_bad_input_is_said(program: str, data: Any, options: Any, said: str) -> None:
+    assert said in str(refusal(program, data, **options))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("value", [0.0, 1e-37, 1e30])
+def test_constant_data_of_any_size(scheme: Any, value: float) -> None:
+    made = cvm.quantize(cvm.parse(ONE), np.full((4, 3), value, np.float32), scheme, float_io=True)
+    y = cvm.compile(made)(np.full((4, 3), value, np.float32))
+    assert np.allclose(y, value, rtol=0.02, atol=1e-29)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ("scale = 0", "a scale is a positive number, got 0"),
+        ("scale = true", "a scale is a positive number"),
+        ("zero_point = 128", "a zero point of i8 lies within [-128, 127], got 128"),
+        ("range = [0, 1]", "a result has the attributes scale and zero_point, got range"),
+        ("scale = 1, scale = 2", "an attribute stands once"),
+    ],
+)
+def test_attributes_of_results_are_checked(attributes: str, said: str) -> None:
+    text = "func @main(%x: tensor<3xi8>) -> (tensor<3xi8> {ATTRIBUTES}) { %y = cvm.transpose %x return %y }"
+    with pytest.raises(cvm.Error) as caught:
+        cvm.parse(text.replace("ATTRIBUTES", attributes))
+    assert said in str(caught.value)
+
+
+def test_the_command(network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from cvm.cli import main
+
+    np.save(tmp_path / "x.npy", images(8))
+    out, page, report = (tmp_path / f"net.{s}" for s in ("cvm", "html", "json"))
+    command = ["quantize", str(network), "--data", str(tmp_path / "x.npy"), "-o", str(out)]
+    assert main([*command, "--report", str(report)]) == 0
+    assert json.loads(report.read_text())["samples"] == 8
+    assert main([*command, "--report", str(page)]) == 0
+    assert "<svg" in page.read_text() and "%silu" in page.read_text()
+    capsys.readouterr()
+    assert main(["check", "--integers-only", str(out)]) == 0
+    assert main(["check", "--integers-only", str(network)]) == 1
+    assert (
+        "net.cvm:1:12: error[check.float]: %x is tensor<?N x 2 x 6 x 6 x f32>"
+        in capsys.readouterr().err
+    )
+    header = tmp_path / "net.h"
+    built = ["build", str(out), "--size", "N=1", "--emit", "c", "-o", str(tmp_path / "net.c")]
+    assert main([*built, "--header", str(header)]) == 0
+    assert "q is for (q - -128) * 0.00390625" in header.read_text()
