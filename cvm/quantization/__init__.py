@@ -33,7 +33,13 @@ from .tflite import Tflite, Tosa
 
 SCHEMES: dict[str, type[Scheme]] = {s.name: s for s in (Tflite, PowersOfTwo, Tosa)}
 METHODS = ("minmax", "percentile", "mse")
-OWN = ("weighted", "sum", "product", "total")  # rules whose results have parameters, and a clamp
+OWN = (
+    "weighted",
+    "sum",
+    "product",
+    "total",
+    "contracted",
+)  # rules whose results have parameters, and a clamp
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +157,13 @@ class Plan:
                 read.update(self.paths[v].key for v in operands)
                 if scheme.rule_name(graph, operation) == "weighted":
                     self.layer_inputs += operands[:1]
-        self.returned = {
-            self.paths[r].key for r in graph.function.results if graph.array(r) is None
-        } - read
-        self.wanted = read | self.returned
+        returned = {self.paths[r].key for r in graph.function.results if graph.array(r) is None}
+        self.wanted = read | returned
         by_root = defaultdict[Value, list[Key]](list)
         for key in self.wanted:
             by_root[key[0]].append(key)
+        # that nothing reads, neither an operation nor a table
+        self.returned = {k for k in returned - read if k[1] or len(by_root[k[0]]) == 1}
         self.fused = {
             root: keys[0]
             for root, keys in by_root.items()
@@ -204,18 +210,12 @@ def _observed(
 ) -> dict[Value, Observed]:
     """Observations of each value on the data."""
     values = [*dict.fromkeys([*plan.shown.values(), *plan.layer_inputs])]
-    observed = {v: Observed() for v in values}
+    observed = {v: Observed(v in plan.layer_inputs) for v in values}
 
     def add(n: int, value: Value, array: np.ndarray) -> None:
-        try:
-            observed[values[n]].add(array)
-        except ValueError as e:
-            span = values[n].span
-            raise cvm.Error(
-                Diagnostic(
-                    f"%{values[n].name} cannot be quantized: on the data {e}", span, "quantize"
-                )
-            ) from None
+        if not observed[values[n]].add(array):
+            said = f"%{values[n].name} cannot be quantized: on the data it is not finite"
+            raise cvm.Error(Diagnostic(said, values[n].span, "quantize"))
 
     run(graph.program(values), calls, add)
     return observed

@@ -34,6 +34,7 @@ class Observed:
     over [-reach, reach], and the mean of each channel.
     """
 
+    has_channels: bool = False  # whose means are wanted
     low: float = 0.0  # integers stand for 0 exactly, so that ranges hold it
     high: float = 0.0
     reach: float = 2.0**-40
@@ -41,12 +42,13 @@ class Observed:
     total: Any = 0.0
     times: int = 0
 
-    def add(self, array: np.ndarray) -> None:
+    def add(self, array: np.ndarray) -> bool:
+        """Take the elements of a call; False where some are not finite."""
         if not array.size:
-            return
+            return True
         low, high = float(array.min()), float(array.max())
         if not math.isfinite(low) or not math.isfinite(high):
-            raise ValueError("it is not finite")
+            return False
         self.low, self.high = min(self.low, low), max(self.high, high)
         while self.reach < max(-low, high):  # neighbours become one bin, which keeps the middle
             half = BINS // 4
@@ -56,13 +58,15 @@ class Observed:
         some = flat[:: -(-flat.size // SAMPLED)].astype(np.float64)
         place = np.minimum((some / self.reach + 1) * (BINS / 2), BINS - 1).astype(np.int64)
         self.counts += np.bincount(place, minlength=BINS)
-        axes = tuple(n for n in range(array.ndim) if n != 1)
-        self.total = self.total + array.mean(axis=axes, dtype=np.float64)
-        self.times += 1
+        if self.has_channels:
+            axes = tuple(n for n in range(array.ndim) if n != 1)
+            self.total = self.total + array.mean(axis=axes, dtype=np.float64)
+            self.times += 1
+        return True
 
     @property
     def mean(self) -> np.ndarray:
-        """The mean of each channel, along axis 1; of all elements where there is no such axis."""
+        """The mean of each channel, along axis 1."""
         return np.asarray(self.total) / max(self.times, 1)
 
     @property

@@ -80,12 +80,14 @@ class Path:
 Key = tuple[Value, tuple[Operation, ...]]
 
 
-@dataclass(eq=False)
-class Softmax:
-    """The operations of a softmax along the last axis, as one."""
+@dataclass(frozen=True)
+class Merged:
+    """Operations that are emitted as one, the last: a softmax along the last axis of a value, or
+    the sum of the products of two.
+    """
 
-    x: Value
-    operation: Operation
+    kind: str  # softmax, or contraction
+    operands: list[Value]
 
 
 @dataclass(eq=False)
@@ -96,7 +98,7 @@ class FloatGraph:
     operations: list[Operation] = field(default_factory=list)
     constants: dict[Value, np.ndarray] = field(default_factory=dict)
     live: list[Operation] = field(default_factory=list)
-    softmaxes: dict[Operation, Softmax] = field(default_factory=dict)
+    merged: dict[Operation, Merged] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for operation in self.function.operations:
@@ -113,6 +115,8 @@ class FloatGraph:
         self._find_products()
         self._fold_into_layers()
         self._find_softmaxes()
+        self._find_contractions()
+        self._multiply_by_reciprocals()
         self._keep_live()
 
     @property
@@ -133,8 +137,8 @@ class FloatGraph:
 
     def operands(self, operation: Operation) -> list[Value]:
         """The operands that are no constants."""
-        if operation in self.softmaxes:
-            return [self.softmaxes[operation].x]
+        if operation in self.merged:
+            return self.merged[operation].operands
         return [v for _, v in operation.operator.operands() if self.array(v) is None]
 
     def uses(self) -> Counter[Value]:
@@ -281,7 +285,39 @@ class FloatGraph:
                 for o in (most, total)
             }
             if most.operator.operands()[0][1] is x and axes == {(rank - 1,)}:
-                self.softmaxes[operation] = Softmax(x, operation)
+                self.merged[operation] = Merged("softmax", [x])
+
+    def _find_contractions(self) -> None:
+        """Merge sums with the products of two values that they are of."""
+        made, uses = self.definitions(), self.uses()
+        for operation in self.operations:
+            if operation.operator.name not in ("theano.sum", "cvm.sum"):
+                continue
+            (_, x), *_ = operation.operator.operands()
+            if uses[x] != 1 or (product := made.get(x)) is None:
+                continue
+            factors = [v for _, v in product.operator.operands() if self.array(v) is None]
+            if scalar_function(product) == "mul" and len(factors) == 2:
+                self.merged[operation] = Merged("contraction", factors)
+
+    def _multiply_by_reciprocals(self) -> None:
+        """Make quotients of two values products with the reciprocal, a function of one value."""
+        kept: list[Operation] = []
+        for operation in self.operations:
+            values = [v for _, v in operation.operator.operands()]
+            quotient = scalar_function(operation) == "true_div" and operation not in self.merged
+            if (
+                quotient
+                and all(self.array(v) is None for v in values)
+                and values[0] is not values[1]
+            ):
+                inverse = Value(f"{values[1].name}.reciprocal", values[1].type, values[1].span)
+                made = OPERATORS["theano.elemwise"](xs=(values[1],), scalar_op="inv")  # type: ignore[call-arg]
+                kept.append(replace(operation, operator=made, results=(inverse,), declared=None))
+                product = OPERATORS["theano.elemwise"](xs=(values[0], inverse), scalar_op="mul")  # type: ignore[call-arg]
+                operation = replace(operation, operator=product, declared=None)
+            kept.append(operation)
+        self.operations = kept
 
     def _keep_live(self) -> None:
         """Keep the operations that results depend on, a softmax as its last one."""
@@ -304,7 +340,7 @@ class FloatGraph:
             operands = self.operands(operation)
             for result in operation.results:
                 found[result] = Path(result)
-            if len(operation.results) != 1 or not operands or operation in self.softmaxes:
+            if len(operation.results) != 1 or not operands or operation in self.merged:
                 continue
             (result,) = operation.results
             before = [found[v] for v in operands]

@@ -47,6 +47,7 @@ class PowersOfTwo(Scheme):
         "mul": "product",
         "cvm.concatenate": "joined",
         "softmax": "softmax",
+        "contraction": "contracted",
     }
 
     @staticmethod
@@ -123,20 +124,26 @@ class PowersOfTwo(Scheme):
 
     def total(self, operation: Operation) -> Quantized:
         o: Any = operation.operator
-        x, count = self.value(o.x), self.count(operation)
-        axes = tuple(o.axis or range(x.node.rank)) if o.name == "theano.sum" else o.axes
-        kept = o.keepdims if o.name == "cvm.sum" else False
-        if o.name == "theano.sum" and len(axes) == x.node.rank:
-            raise Unquantizable("its result has no axes")
-        sums = self.apply("cvm.sum", x.node, axes=axes, keepdims=kept)
-        return self.finished(operation, sums, bits_of(x.parameters), count * x.parameters.magnitude)
+        x = self.value(o.x)
+        bound = self.count(operation) * x.parameters.magnitude
+        return self.added_up(operation, x.node, bits_of(x.parameters), bound)
 
-    def pair(self, operation: Operation) -> tuple[Quantized, Quantized]:
-        operands = [v for _, v in operation.operator.operands()]
-        if len(operands) != 2:
-            raise Unquantizable(f"it has {len(operands)} operands")
-        x, z = map(self.value, operands)
-        return x, z
+    def contracted(self, operation: Operation) -> Quantized:
+        x, z = self.pair(operation)
+        product = self.apply("cvm.broadcast_mul", x.node, z.node)
+        bits = bits_of(x.parameters) + bits_of(z.parameters)
+        bound = self.count(operation) * x.parameters.magnitude * z.parameters.magnitude
+        return self.added_up(operation, product, bits, bound)
+
+    def added_up(self, operation: Operation, x: Node, bits: int, bound: int) -> Quantized:
+        """The sum along the axes of a reduction."""
+        o: Any = operation.operator
+        axes = tuple(o.axis or range(x.rank)) if o.name == "theano.sum" else o.axes
+        kept = o.keepdims if o.name == "cvm.sum" else False
+        if o.name == "theano.sum" and len(axes) == x.rank:
+            raise Unquantizable("its result has no axes")
+        sums = self.apply("cvm.sum", x, axes=axes, keepdims=kept)
+        return self.finished(operation, sums, bits, bound)
 
     def sum(self, operation: Operation) -> Quantized:
         x, z = self.pair(operation)
@@ -171,7 +178,7 @@ class PowersOfTwo(Scheme):
 
     def softmax(self, operation: Operation) -> Quantized:
         """Exponentials from a table, of 15 bits, divided by their sum."""
-        x = self.value(self.graph.softmaxes[operation].x)
+        x = self.value(self.graph.merged[operation].operands[0])
         size = x.node.shape[-1]
         if not isinstance(size, int) or size >= 1 << (31 - POWER_BITS):
             raise Unquantizable("its rows have too many elements, or an unknown number")
@@ -189,7 +196,9 @@ class PowersOfTwo(Scheme):
         return Quantized(y, of_bits(SHARE_BITS))
 
     def table(self, x: Quantized, entries: np.ndarray, y: Parameters) -> Node:
-        places = self.apply("cvm.broadcast_add", x.node, self.constant(np.array([LIMIT], np.int32)))
+        places = self.apply(
+            "cvm.broadcast_add", x.node, self.constant(np.array([-x.parameters.low], np.int32))
+        )
         return self.apply("cvm.cvm_lut", self.constant(entries.astype(np.int32)), places)
 
     def move(self, operation: Operation, x: Quantized) -> Node:

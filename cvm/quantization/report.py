@@ -117,11 +117,12 @@ def compared(
     """The report of an integer program; each value is compared on the data."""
     main = program.functions["main"]
 
-    shown = {scheme.paths[v].key: v for v in reversed([*observed]) if not scheme.paths[v].moves}
+    in_order = sorted(observed, key=lambda v: len(scheme.paths[v].moves), reverse=True)
+    shown = {scheme.paths[v].key: v for v in in_order}  # one that is moved least
     keys = [k for k in scheme.made if k in shown and not (k[0] in scheme.fused and not k[1])]
     results = [r for r in graph.function.results if graph.array(r) is None]
     exact_values = [*(shown[k] for k in keys), *results]
-    made = [*(scheme.made[k] for k in keys), *(scheme.value(r) for r in results)]
+    made = [*(scheme.value(shown[k]) for k in keys), *(scheme.value(r) for r in results)]
     operations = tuple(scheme.builder.operations)
     full = Function("main", scheme.arguments, operations, tuple(m.node.value for m in made))
     integer = cvm.compile(verify(Module({"main": full}, program.filename)))

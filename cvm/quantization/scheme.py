@@ -16,7 +16,7 @@ from cvm.dialect.ir.builder import Builder, Node
 from cvm.dialect.ir.function import Function, Operation, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.verify import verify
-from cvm.dialect.types.tensor_types import BY_DTYPE, F32, ElementType, TensorType
+from cvm.dialect.types.tensor_types import BY_DTYPE, ElementType, TensorType
 
 from .float_graph import FloatGraph, Key, Path, Unquantizable, refuse, scalar_function
 
@@ -130,7 +130,8 @@ class Scheme:
     @classmethod
     def rule_name(cls, graph: FloatGraph, operation: Operation) -> str | None:
         """The method that emits an operation; None where there is none."""
-        kind = "softmax" if operation in graph.softmaxes else scalar_function(operation)
+        merged = graph.merged.get(operation)
+        kind = merged.kind if merged else scalar_function(operation)
         return cls.rules.get(kind or operation.operator.name)
 
     def rule(self, operation: Operation) -> Callable[[Operation], Quantized] | None:
@@ -150,7 +151,7 @@ class Scheme:
         type = float_argument.known_type
         assert isinstance(type, TensorType)
         if float_io:
-            argument = Value(float_argument.name, type.with_element(F32), float_argument.span)
+            argument = Value(float_argument.name, type, float_argument.span)
             node = self.quantized(Node(self.builder, argument), p)
         else:
             held = {"range": (p.low, p.high)} if (p.low, p.high) != self.element.limits else {}
@@ -179,7 +180,7 @@ class Scheme:
         if float_io:
             wide = node.cast(BY_DTYPE[np.dtype(np.int32)])
             wide = wide - wide.constant(np.array(p.zero_point, np.int32))
-            node = wide.cast(F32) * float(np.float32(p.scale))
+            node = wide.cast(value.known_type.element) * float(np.float32(p.scale))
             node.value.name = f"{value.name}.float"
         else:
             node.value.attributes = {
@@ -315,6 +316,15 @@ class Scheme:
         """An operation applied to another operand."""
         operator = replace(operation.operator.map(lambda _: x.value), **changes)  # type: ignore[type-var]
         return self.builder.node(self.builder.add(operator)[0])
+
+    def pair(self, operation: Operation) -> tuple[Quantized, Quantized]:
+        """The two operands of an operation."""
+        merged = self.graph.merged.get(operation)
+        operands = merged.operands if merged else [v for _, v in operation.operator.operands()]
+        if len(operands) != 2:
+            raise Unquantizable(f"it has {len(operands)} operands")
+        x, z = map(self.value, operands)
+        return x, z
 
     def count(self, operation: Operation) -> int:
         """The number of elements that each element of a reduction's result is made of."""

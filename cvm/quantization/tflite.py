@@ -41,6 +41,7 @@ class Tflite(Scheme):
         "builtin.pad": "padded",
         "builtin.windows": "padded",
         "softmax": "softmax",
+        "contraction": "contracted",
     }
 
     @staticmethod
@@ -165,12 +166,16 @@ class Tflite(Scheme):
         factor = x.parameters.scale / self.own(operation).scale
         return self.requantized(operation, sums, factor, bound, count * x.parameters.zero_point)
 
-    def pair(self, operation: Operation) -> tuple[Quantized, Quantized]:
-        operands = [v for _, v in operation.operator.operands()]
-        if len(operands) != 2:
-            raise Unquantizable(f"it has {len(operands)} operands")
-        x, z = map(self.value, operands)
-        return x, z
+    def contracted(self, operation: Operation) -> Quantized:
+        (x, z), o = self.pair(operation), operation.operator
+        differences = (t.node.cast(I32) - self.number(t.parameters.zero_point) for t in (x, z))
+        first, second = differences
+        types = {"dtype": I32, "acc_dtype": I32} if o.name == "theano.sum" else {}
+        sums = self.mapped(operation, first * second, **types)
+        bound = self.count(operation) * x.parameters.magnitude * z.parameters.magnitude
+        self.prove(operation, bound)
+        factor = x.parameters.scale * z.parameters.scale / self.own(operation).scale
+        return self.requantized(operation, sums, factor, bound)
 
     def sum(self, operation: Operation) -> Quantized:
         x, z = self.pair(operation)
@@ -250,15 +255,21 @@ class Tflite(Scheme):
         return Quantized(node, x.parameters)
 
     def softmax(self, operation: Operation) -> Quantized:
-        x = self.value(self.graph.softmaxes[operation].x)
-        rank, size = x.node.rank, x.node.shape[-1]
-        if rank != 2:
-            raise Unquantizable(f"it is a softmax of rank {rank}")
+        x = self.value(self.graph.merged[operation].operands[0])
+        shape, size = x.node.shape, x.node.shape[-1]
+        if sum(not isinstance(n, int) for n in shape) > 1:
+            raise Unquantizable("it has several unknown sizes")
         if not isinstance(size, int) or size > 1 << 11:  # terms of at most 2^19 fill i32 then
             raise Unquantizable("its rows have too many elements, or an unknown number")
-        largest = x.node.reduce("max", (1,)).with_ones((1,))
-        below = largest.cast(I32) - x.node.cast(I32)
-        return Quantized(of_8_bits(cast(Any, _Rule(self, x)), below, 1.0), SOFTMAX)
+        rows = x.node
+        if len(shape) != 2:
+            rows = self.apply("cvm.reshape", rows, target_shape=(-1, size))
+        below = rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32)
+        y = of_8_bits(cast(Any, _Rule(self, x)), below, 1.0)
+        if len(shape) != 2:
+            target = tuple(n if isinstance(n, int) else -1 for n in shape)
+            y = self.apply("cvm.reshape", y, target_shape=target)
+        return Quantized(y, SOFTMAX)
 
     def table(self, x: Quantized, entries: np.ndarray, y: Parameters) -> Node:
         return self.apply("quant.table", x.node, self.constant(entries.astype(np.int8)))
