@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
 
+from cvm.dialect.builtin.effects import effectful
 from cvm.dialect.ir.function import Function, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.kernel_ir.execution_plan import Kernels, Plan
@@ -42,7 +43,7 @@ from cvm.dialect.kernel_ir.loops import (
     rewrite_within,
 )
 from cvm.dialect.kernel_ir.traverse import rewrite, walk
-from cvm.dialect.spec.foreign_operators import guarded
+from cvm.dialect.spec.foreign_operators import fault, guarded
 from cvm.dialect.spec.operator import OPERATORS, C, Operator, T, operator
 from cvm.dialect.spec.unmet import Unmet
 from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
@@ -63,6 +64,7 @@ from cvm.parser import read
 
 API_VERSION = 2
 F = TypeVar("F", bound=Callable[..., Any])
+Op = TypeVar("Op", bound=Operator[Any])
 UNITS: dict[Level, type] = {
     "graph": Function,
     "loops": Kernel,
@@ -116,6 +118,7 @@ __all__ = [
     "Var",
     "apply",
     "constant",
+    "effect",
     "indices",
     "lower",
     "lowering",
@@ -229,6 +232,20 @@ def lowering(
         return function
 
     return declared
+
+
+def effect(cls: type[Op]) -> type[Op]:
+    """Declare that an operator, which has no formula, has an effect, which its reference does.
+
+    Its results are its first operands, unchanged. Effects keep the order of the program, through
+    calls and loops, and are neither left out nor shared. They run in Python on the targets `cpu`
+    and `reference`; others, `cvm build`, graphs and `vmap` refuse them. The derivative is that of
+    the identity, unless the operator has a `pullback`.
+    """
+    if not cls.is_expanded:
+        raise fault(cls, "an operator with an effect has no formula, and is declared below @effect")
+    effectful(cls)
+    return cls
 
 
 def register_rewrites(path: str | Path) -> None:

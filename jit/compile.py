@@ -35,7 +35,7 @@ def compile_function(
     chosen = find_target(target)
     module, function = prepared(module, entry)
     try:
-        return chosen.compile(module, function, options)
+        return chosen.compile(module, function, options, function.name in module.effects)
     except MemoryError as e:
         raise TargetError(
             Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)

@@ -54,6 +54,7 @@ class Target:
 
     name: str
     load: Callable[[Module, Function, CompileOptions], CompiledFunction]
+    load_with_effects: Callable[..., CompiledFunction] | None = None  # the same, of those that act
     load_kernels: Callable[..., CompiledFunction] | None = (
         None  # a plan of a text without a program, as functions are
     )
@@ -69,11 +70,19 @@ class Target:
     unchecked: str = "sanitize is for the target cpu"  # empty where kernels can check themselves
 
     def compile(
-        self, module: Module, function: Function, options: CompileOptions
+        self, module: Module, function: Function, options: CompileOptions, acts: bool = False
     ) -> CompiledFunction:
-        """Loads a function; TargetError where the target cannot run here."""
+        """Loads a function, which has effects if it `acts`; TargetError where the target cannot
+        run here, or has no effects.
+        """
         self._check(options)
-        return self.load(module, function, options)
+        return (self.load if not acts else self._loads_effects())(module, function, options)
+
+    def _loads_effects(self) -> Callable[..., CompiledFunction]:
+        if self.load_with_effects is None:
+            able = ", ".join(name for name, t in TARGETS.items() if t.load_with_effects)
+            raise TargetError(f"effects run on the targets {able}, not on {self.name}")
+        return self.load_with_effects
 
     def compile_kernels(
         self, plan: Plan, options: CompileOptions, *declared: Formulas
@@ -141,6 +150,7 @@ register(
     Target(
         "cpu",
         load=lazy(".functions.native_function:native_function"),
+        load_with_effects=lazy(".functions.effect_function:EffectFunction"),
         load_kernels=lazy(".functions.kernel_function:KernelFunction"),
         emit=lambda plan, options: _EMIT_LLVM(plan, optimize=options.optimize > 0),
         stages={
@@ -156,7 +166,8 @@ register(
         unchecked="",
     )
 )
-register(Target("reference", load=lazy(".functions.reference_function:ReferenceFunction")))
+_REFERENCE = lazy(".functions.reference_function:ReferenceFunction")
+register(Target("reference", load=_REFERENCE, load_with_effects=_REFERENCE))
 _CUDA = register(
     Target(
         "cuda",

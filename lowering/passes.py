@@ -99,8 +99,11 @@ def _declared(
     call: Callable[..., Any] = function
 
     def run(item: object, context: Context) -> object:
-        named = {n + "_" * iskeyword(n): v for n, v in values.items()}
-        return call(item, context, **named) if "context" in known else call(item, **named)
+        return call(
+            item,
+            *[context] * ("context" in known),
+            **{n + "_" * iskeyword(n): v for n, v in values.items()},
+        )
 
     return Pass(function.__name__, level, summary, run, unit, function, on_scheduled, values)
 

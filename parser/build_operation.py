@@ -43,6 +43,9 @@ def form_of(operator: type[Operator[Any]]) -> Form:
     return Form(operands, least, None if variadic else len(operands), attributes, required)
 
 
+Made = tuple[Operator[Value], dict[str, Span], tuple[Type, ...] | None, tuple[Type, ...] | None]
+
+
 def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operation | None:
     """The operation, or None where it is broken; its results are known in either case."""
     made = (
@@ -50,7 +53,7 @@ def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operati
         if isinstance(node, ConstantNode)
         else build_applied(scope, node)
     )
-    results = tuple([scope.define(r) for r in node.results])
+    results = tuple([scope.define(r) for r in node.results]) or unnamed(made)
     if made is None:
         for result in results:
             scope.forgiven[result.name] = result
@@ -61,7 +64,11 @@ def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operati
     return Operation(operator, results, spans["op"], declared, spans, operand_types)
 
 
-Made = tuple[Operator[Value], dict[str, Span], tuple[Type, ...] | None, tuple[Type, ...] | None]
+def unnamed(made: Made | None) -> tuple[Value, ...]:
+    """The results of an operation that names none: an effect has values nevertheless."""
+    if made is None or not made[0].has_effect:
+        return ()
+    return tuple(Value("_", None, made[1]["op"]) for _ in made[0].results)
 
 
 def build_applied(scope: Scope, node: OperationNode) -> Made | None:

@@ -147,6 +147,8 @@ def targets_of(program: Level) -> list[str]:
     """The targets that run such a program, and can run here."""
     able = {n for n, t in TARGETS.items() if isinstance(program, Module) or t.load_kernels}
     able |= {"reference"} if isinstance(program, Formulas) else set()
+    if isinstance(program, Module) and program.effects:
+        able = {n for n in able if TARGETS[n].load_with_effects is not None}
     return [n for n in TARGETS if n in able and not TARGETS[n].missing()]
 
 

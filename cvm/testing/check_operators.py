@@ -138,12 +138,26 @@ def _checked(op: type[Operator[Any]], targets: Sequence[TargetName], running: Ru
     function = [*module.functions.values()][-1]
     if any(isinstance(f, Graph) for f in module.functions.values()):
         return ""
+    if op.has_effect:
+        return _changed_results(op, function)
     return (
         _out_of_bounds(op, module, function)
         or wrong_simplification(op, module, function)  # or else the formula is blamed for it
         or _difference(op, module, function, targets, lambda t, arrays: running(t, text, arrays))
         or wrong_derivative(op, module, function)
     )
+
+
+def _changed_results(op: type[Operator[Any]], function: Function) -> str:
+    """The result of an operator with an effect that has not the type of its operand."""
+    for o in function.operations:
+        if isinstance(o.operator, op):
+            pairs = zip(o.results, o.operator.operands(), strict=False)
+            if len(o.results) > len(o.operator.operands()) or any(
+                r.known_type.key != v.known_type.key for r, (_, v) in pairs
+            ):
+                return f"its results have not the types of its first operands ({place(op.infer)})"
+    return ""
 
 
 def _out_of_bounds(op: type[Operator[Any]], module: Module, function: Function) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from cvm.dialect.builtin import Calling
 from cvm.dialect.builtin.control_flow import Scan
 from cvm.dialect.ir.function import Function, Literal, Operation, Value
+from cvm.dialect.ir.module import Module
 from cvm.dialect.spec.operator import Operator
 from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import TensorType
@@ -109,7 +110,10 @@ class _Batch:
             form, results = _along(self.out_axes, self.function(*passed), "out_axes")
         found = [(inner.operand(x, tracer.rules, self.span), a) for x, a in results]
         self.values |= {mine: outer for outer, mine in inner.captured.items()}
+        effects = Module(inner.functions).effects
         for operation in inner.operations:
+            if operation.acts(effects):
+                fail(f"cvm.vmap takes no operation with an effect, got {operation.operator.name}")
             operands = list(dict.fromkeys(v for _, v in operation.operator.operands()))
             if any(v in self.stacked for v in operands):
                 stacked = self._by_rule(operation.operator, operands) or self._by_loop(

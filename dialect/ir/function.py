@@ -1,8 +1,8 @@
 """Functions: operations over SSA values, built by the parser or in Python."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -98,6 +98,10 @@ class Operation:
         """
         return self.spans.get(name or "op") or self.spans.get("op") or self.span
 
+    def acts(self, effects: Container[str]) -> bool:
+        """Test whether the operation has an effect, or calls one of these functions."""
+        return self.operator.has_effect or getattr(self.operator, "callee", None) in effects
+
 
 @dataclass(frozen=True, eq=False)
 class Function:
@@ -110,6 +114,8 @@ class Function:
     declared: tuple[Type, ...] | None = None
     span: Span = NOWHERE
     return_spans: tuple[Span, ...] = ()
+
+    is_graph: ClassVar[bool] = False
 
     @property
     def argument_types(self) -> tuple[Type, ...]:
@@ -129,6 +135,8 @@ class Graph(Function):
     """`graph @name { operations }`: a clocked program of state and its update per tick, without
     arguments and results.
     """
+
+    is_graph = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from .function import Function, Rewrite
 
@@ -19,6 +20,18 @@ class Module:
 
     def with_functions(self, functions: dict[str, Function]) -> "Module":
         return replace(self, functions=functions)
+
+    @cached_property
+    def effects(self) -> frozenset[str]:
+        """The names of the functions that have an effect, or call one that has."""
+        found: dict[str, Function] = {}
+        while more := {
+            n: f
+            for n, f in self.functions.items()
+            if n not in found and any(o.acts(found) for o in f.operations)
+        }:
+            found.update(more)
+        return frozenset(found)
 
     def __str__(self) -> str:
         from .program_printer import (

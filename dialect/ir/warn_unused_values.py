@@ -18,7 +18,7 @@ def unused_values(function: Function) -> list[Diagnostic]:
         names = [r.name for r in operation.results]
         if all(n.startswith("_") for n in names) or not used.isdisjoint(operation.results):
             continue
-        if not operation.operator.destroys():
+        if not operation.operator.destroys() and not operation.operator.has_effect:
             message = f"nothing uses %{', %'.join(names)}"
             diagnostics.append(
                 Diagnostic(message, operation.results[0].span, "value.unused", severity="warning")

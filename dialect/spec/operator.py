@@ -111,6 +111,8 @@ class Operator(Generic[T]):
         tuple[C, ...]
     ] = ()  # such constraints that are checked after those on types
     is_expanded: ClassVar[bool] = False  # a call, or an operator that only a lowering states
+    # what its reference does beside its results, which are its first operands
+    has_effect: ClassVar[bool] = False
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
@@ -240,7 +242,7 @@ class Operator(Generic[T]):
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy", "quant")
 BUILTIN = (
     "shape_like pad_slice_reshape gather_scatter along_axis sliding_window tree_ensemble "
-    "control_flow"
+    "control_flow effects"
 )
 MODULES = {"builtin": ("..builtin", *(f"..builtin.{module}" for module in BUILTIN.split()))}
 

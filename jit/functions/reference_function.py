@@ -2,12 +2,13 @@
 optimization.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...dialect.builtin import Calling
-from ...dialect.ir.function import Function, Literal, Value
+from ...dialect.ir.function import Function, Literal, Operation, Value
 from ...dialect.ir.module import Module
 from ...dialect.spec.unmet import Unmet
 from ...dialect.support.diagnostics import CallError, Diagnostic, Error
@@ -32,6 +33,16 @@ class ReferenceFunction(CompiledFunction):
             output[...] = result
 
 
+def performed(operation: Operation, array: Callable[[Value], np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The results of an operation by its reference; CallError where a check does not hold."""
+    try:
+        with np.errstate(all="ignore"):
+            found: Any = operation.operator.map(array).reference()
+    except Unmet as e:
+        raise CallError(Diagnostic(str(e), operation.span, "run")) from None
+    return found if isinstance(found, tuple) else (found,)
+
+
 def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) -> list[np.ndarray]:
     """The function's results for these arguments, which have been checked."""
     known: dict[Value, np.ndarray] = dict(
@@ -41,17 +52,12 @@ def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) ->
     def array(value: Value) -> np.ndarray:
         return value.array if isinstance(value, Literal) else known[value]
 
-    for operation in live_operations(function.operations, function.results):
+    for operation in live_operations(function.operations, function.results, effects=module.effects):
         if isinstance(operation.operator, Calling):
             callee = module.functions[operation.operator.callee]
             call: Any = operation.operator.map(array)
             results = call.run(lambda given, callee=callee: evaluate(module, callee, [*given]))
         else:
-            try:
-                with np.errstate(all="ignore"):
-                    found = operation.operator.map(array).reference()
-            except Unmet as e:
-                raise CallError(Diagnostic(str(e), operation.span, "run")) from None
-            results = found if isinstance(found, tuple) else (found,)
+            results = performed(operation, array)
         known.update(zip(operation.results, results, strict=True))
     return [np.array(array(r)) for r in function.results]

@@ -82,7 +82,11 @@ class Analysis:
                 results = self.function(self.module.functions[operator.callee], known)
                 for value, found in zip(operation.results, results, strict=True):
                     note(value, found)
-            elif not (operator.has_nest() or isinstance(operator, (Calling, Clocked))):
+            elif not (
+                operator.has_nest()
+                or operator.is_expanded
+                or isinstance(operator, (Calling, Clocked))
+            ):
                 (result,) = operation.results
                 value = operator.map(tensor).element(tensor(result)).value
                 value = propagate_constants(value, constants)

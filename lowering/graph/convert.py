@@ -116,6 +116,12 @@ def _left(function: Function, is_illegal: Test) -> Iterator[Diagnostic]:
         operator = o.operator
         if not is_illegal(operator):
             continue
+        if operator.has_effect:
+            message = (
+                f"{operator.name} has an effect, which calls on cpu and reference run in Python"
+            )
+            yield Diagnostic(message, o.at(None), "effect.compiled")
+            continue
         notes: list[Note] = []
         if (found := LOWERINGS.get(type(operator))) is not None:
             why = f"{found[0].who} does not match it"

@@ -3,26 +3,29 @@
     %a = f(%x);  %b = f(%x);  g(%a, %b)  =>  %a = f(%x);  g(%a, %a)
 
 Legal for operations with equal operator, attributes, operands and result types, unless they destroy
-an operand.
+an operand or have an effect.
 """
 
+from collections.abc import Container
 from dataclasses import replace
 
 from ...dialect.builtin import Const
 from ...dialect.ir.function import Function, Literal, Operation, Value
 from ...dialect.types.attributes import attribute_text
+from ..pass_context import Context
 from ..passes import graph_pass
 
 
 @graph_pass
-def cse(function: Function) -> Function:
+def cse(function: Function, context: Context) -> Function:
     """The function with each equal operation computed once."""
+    effects = context.module.effects
     known: dict[Value, Value] = {}
     first: dict[object, Operation] = {}
     kept: list[Operation] = []
     for operation in function.operations:
         operation = replace(operation, operator=operation.operator.map(lambda v: known.get(v, v)))
-        key = _key(operation)
+        key = _key(operation, effects)
         earlier = None if key is None else first.setdefault(key, operation)
         if earlier is None or earlier is operation:
             kept.append(operation)
@@ -33,10 +36,10 @@ def cse(function: Function) -> Function:
     )
 
 
-def _key(operation: Operation) -> object | None:
+def _key(operation: Operation, effects: Container[str]) -> object | None:
     """A key that is equal for equal operations; None if the operation must not be shared."""
     operator = operation.operator
-    if operator.destroys():
+    if operator.destroys() or operation.acts(effects):
         return None
     types = tuple(r.known_type.key for r in operation.results)
     if isinstance(operator, Const):

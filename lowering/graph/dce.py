@@ -1,9 +1,9 @@
-"""Eliminate dead operations, on which no result depends (MLIR's dce).
+"""Eliminate dead operations, on which no result depends (MLIR's dce); effects stay.
 
 %a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from ...dialect.builtin import Calling, Const
@@ -11,11 +11,12 @@ from ...dialect.ir.function import Function, Operation, Value
 from ...dialect.kernel_ir.expressions import Check, Tensor
 from ...dialect.kernel_ir.loops import Assert, statements
 from ...dialect.kernel_ir.traverse import walk
+from ..pass_context import Context
 from ..passes import graph_pass
 
 
 @graph_pass
-def dce(function: Function, simplified: bool = False) -> Function:
+def dce(function: Function, context: Context, simplified: bool = False) -> Function:
     """The function without operations that its results do not depend on.
 
     Errors of operations that results depended on before they were `simplified` are reported, so
@@ -23,18 +24,31 @@ def dce(function: Function, simplified: bool = False) -> Function:
     """
     return replace(
         function,
-        operations=tuple(live_operations(function.operations, function.results, simplified)),
+        operations=tuple(
+            live_operations(
+                function.operations, function.results, simplified, context.module.effects
+            )
+        ),
     )
 
 
 def live_operations(
-    operations: Sequence[Operation], results: Iterable[Value], folded: bool = False
+    operations: Sequence[Operation],
+    results: Iterable[Value],
+    folded: bool = False,
+    effects: Container[str] = (),
 ) -> list[Operation]:
-    """The operations on which results depend, and with `folded` those that may fail."""
+    """The operations on which results depend, those that have an effect or call a function that
+    has, and with `folded` those that may fail.
+    """
     needed = set(results)
     live: list[Operation] = []
     for operation in reversed(operations):
-        if not needed.isdisjoint(operation.results) or (folded and may_fail(operation)):
+        if (
+            not needed.isdisjoint(operation.results)
+            or operation.acts(effects)
+            or (folded and may_fail(operation))
+        ):
             live.append(operation)
             needed.update(v for _, v in operation.operator.operands())
     return live[::-1]

@@ -51,15 +51,22 @@ def expand_derivatives(module: Module, function: Function) -> Module:
     builder = Builder(prefix="g")
     module = module.with_functions(dict(module.functions))
     results = _replay(builder, module, function, function.arguments)
-    live = tuple(live_operations(builder.operations, results))
+    effects = Module(module.functions).effects  # with the new steps of loops
+    live = tuple(live_operations(builder.operations, results, effects=effects))
     module.functions[function.name] = replace(function, operations=live, results=tuple(results))
     return module
 
 
 def _replay(
-    builder: Builder, module: Module, function: Function, arguments: Sequence[Value]
+    builder: Builder,
+    module: Module,
+    function: Function,
+    arguments: Sequence[Value],
+    acts: bool = True,
 ) -> list[Value]:
-    """Record the function's operations on these arguments and return its results."""
+    """Record the function's operations on these arguments and return its results; of those with
+    an effect the operands, unless it `acts`.
+    """
     known: dict[Value, Value] = dict(zip(function.arguments, arguments, strict=True))
 
     def value(v: Value) -> Value:
@@ -72,8 +79,10 @@ def _replay(
                 results = _derive(builder, module, operator, operation)
             case Call():
                 results = _replay(
-                    builder, module, module.functions[operator.callee], operator.arguments
+                    builder, module, module.functions[operator.callee], operator.arguments, acts
                 )
+            case Operator(has_effect=True) if not acts:
+                results = [v for _, v in operator.operands()][: len(operation.results)]
             case _:
                 if isinstance(operator, Calling):
                     callee = called(module, operator)
@@ -218,7 +227,7 @@ class Rules:
             values = [next(rest) for _ in range(shared)]
             seeds.update({n: inner.node(next(rest)) for n in seeded})
             values += rest
-            results = _replay(inner, self.module, callee, values)
+            results = _replay(inner, self.module, callee, values, acts=False)  # they have acted
             rules = Rules(inner, self.derivative, self.span, self.module)
             by = [values[n] for n in (*given, *sums, *slices)]
             found = rules.reverse(
@@ -284,7 +293,8 @@ class Rules:
         arguments = tuple(Value(f"a{n}", t) for n, t in enumerate(types))
         results = step(inner, arguments)
         name = next(n for k in count() if (n := f"{name}{k or ''}") not in self.module.functions)
-        live = tuple(live_operations(inner.operations, results))
+        effects = Module(self.module.functions).effects
+        live = tuple(live_operations(inner.operations, results, effects=effects))
         function = self.module.functions[name] = Function(
             name, arguments, live, tuple(results), span=self.builder.span
         )

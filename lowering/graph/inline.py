@@ -21,11 +21,11 @@ def inline(function: Function, context: Context) -> Function:
     """The function with calls replaced by operations, types inferred again for the sizes of each
     call, and operators without formulas by their lowerings.
     """
-    return function if not _expands(function) else _expanded(function, context)
-
-
-def _expands(function: Function) -> bool:
-    return any(o.operator.is_expanded for o in function.operations)
+    return (
+        _expanded(function, context)
+        if any(o.operator.is_expanded for o in function.operations)
+        else function
+    )
 
 
 def _expanded(function: Function, context: Context) -> Function:
@@ -37,12 +37,9 @@ def _expanded(function: Function, context: Context) -> Function:
         else {}
     )
     module = Module({**callees, function.name: expanded}, module.filename)
-    function = verify(module).functions[function.name]
-    if not _expands(function):
-        return function
-    from .convert import stated_by_others  # needed by operators of packages only
+    from .convert import stated_by_others  # needed by functions with calls only
 
-    return stated_by_others(function, context)
+    return stated_by_others(verify(module).functions[function.name], context)
 
 
 def _expand(module: Module, function: Function) -> Function:

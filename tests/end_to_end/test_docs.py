@@ -419,7 +419,9 @@ def test_the_table_of_numpy_functions_is_up_to_date() -> None:
 
 
 def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns, fir, a_pass = blocks((ROOT / "docs" / "extending.md").read_text("utf-8"), "python")
+    patterns, fir, log, a_pass = blocks(
+        (ROOT / "docs" / "extending.md").read_text("utf-8"), "python"
+    )
     monkeypatch.setattr(extending, "REGISTERED", {})
     found: dict[str, Any] = {"_squared": lambda e: e}
     exec(compile(a_pass, "docs/extending.md", "exec"), found)
@@ -442,6 +444,9 @@ def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch
         page = ModuleType("page")
         monkeypatch.setitem(sys.modules, "page", page)  # where the hints of fields are looked up
         exec(compile(fir, "docs/extending.md", "exec"), page.__dict__)
+        exec(compile(log, "docs/extending.md", "exec"), page.__dict__)
+        logging = "func @main(%x: tensor<2xi32>) {\n  dsp.log %x\n  return %x\n}\n"
+        assert cvm.compile(logging)(np.int32([1, 2])).tolist() == [1, 2]
         module = cvm.parse(page.__dict__["Fir"].example)
         assert "dsp." not in text_after(module, "convert{from=dsp to=cvm}")
         x, taps = np.arange(8, dtype=np.float32), np.float32([1, 10, 100])
@@ -481,7 +486,8 @@ def test_formulas_of_operators_are_drawn() -> None:
     """The formulas of each operator's example are MathML."""
     page = runpy.run_path(str(ROOT / "docs" / "mathml.py"))["page"]
     drawn = {}
-    for op in (op for ops in by_dialect().values() for op in ops if op.example):
+    operators = [op for ops in by_dialect().values() for op in ops if not op.has_effect]
+    for op in (op for op in operators if op.example):
         for function in (module := cvm.parse(op.example)).functions.values():
             drawn[op.name] = ElementTree.fromstring(
                 f"<page>{page(to_formulas(module, function))}</page>"

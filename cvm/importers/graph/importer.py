@@ -27,6 +27,7 @@ from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
+from cvm.lowering.pass_context import Context
 
 from .folding import FoldingBuilder
 from .rules import (
@@ -217,7 +218,8 @@ class Importer:
         """
         operations = tuple(self.builder.operations)
         function = dce(
-            Function("main", tuple(a.value for a in self.arguments), operations, tuple(results))
+            Function("main", tuple(a.value for a in self.arguments), operations, tuple(results)),
+            Context(),
         )
         self.name_values(function, self.used)
         functions = reached(Module({"main": function, **self.bodies}), function)
