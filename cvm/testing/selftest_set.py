@@ -133,7 +133,7 @@ def parts() -> Iterator[Part]:
     """All parts, in their order."""
     for operators in by_dialect().values():
         for op in operators:
-            if not op.__module__.startswith("cvm.dialect."):  # an operator of another package
+            if op.has_effect or not op.__module__.startswith("cvm.dialect."):  # of a package
                 continue
             text = dedent(op.example)
             if op.name == "builtin.while":  # an example that doubles x up to a limit

@@ -15,7 +15,7 @@ from ...dialect.builtin import Const
 from ...dialect.ir.function import Function, Operation, Value
 from ...dialect.spec.foreign_operators import source_place, source_span
 from ...dialect.spec.operator import OPERATORS, Operator
-from ...dialect.support.diagnostics import Diagnostic, Error, Note
+from ...dialect.support.diagnostics import Diagnostic, Error, Note, TargetError
 from ...dialect.support.limits import LIMITS
 from ...dialect.support.suggest import did_you_mean
 from ..pass_context import Context
@@ -76,7 +76,7 @@ def _converted(function: Function, context: Context, is_illegal: Test, is_wanted
         function = converting.run()
     mistakes = [*_left(function, is_illegal), *_unwanted(function, converting, is_wanted)]
     if mistakes:
-        raise Error([*{str(d): d for d in mistakes}.values()])
+        raise TargetError([*{str(d): d for d in mistakes}.values()])
     return function
 
 

@@ -103,7 +103,7 @@ def _as_taken(array: np.ndarray, shape: Sequence[object]) -> np.ndarray:
 
 def functions_parse_back(module: Module) -> None:
     for name, function in module.functions.items():
-        if not isinstance(function, Graph):
+        if not isinstance(function, Graph) and name not in module.effects:
             f = cvm.compile(module, name)
             for stage in STAGES:
                 parses_back(f, name, random_arrays(function, 0), stage)
