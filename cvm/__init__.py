@@ -146,10 +146,18 @@ __all__ = [
 
 @_USER_TRACEBACK
 def parse(text: str | bytes, filename: str = "<text>") -> Module:
-    """A program's text as a verified module; of kernels, their plan.
+    """Parse a program's text into a verified module; a text of kernels or formulas gives their
+    plan.
 
-    `filename` is what diagnostics name. Raises ParseError or VerifyError with every mistake found.
     Constants from files need a folder: use `load`.
+
+    Args:
+        text: The program, as a string or as bytes in UTF-8.
+        filename: The name that diagnostics give for it.
+
+    Raises:
+        ParseError: The text is not a program. All errors are reported together.
+        VerifyError: The program breaks a constraint of an operator, or a rule of types.
     """
     from cvm.parser import parse as parse_text
 
@@ -175,10 +183,16 @@ def _kernels(text: str | bytes, filename: str) -> Plan | Formulas | None:
 
 @_USER_TRACEBACK
 def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Module:
-    """The program in a file, as a verified module; of a file of kernels, their plan.
+    """Load the program in a file as a verified module; a file of kernels or formulas gives their
+    plan.
 
-    `file(...)` constants are looked for beside the file; `allow_outside` lets their paths leave its
-    folder.
+    Args:
+        path: The file. `file(...)` constants of the program are read from its folder.
+        allow_outside: Let the paths of constants leave that folder.
+
+    Raises:
+        ParseError: The file cannot be read, or is not a program.
+        VerifyError: The program breaks a constraint of an operator, or a rule of types.
     """
     from cvm.parser import parse as parse_text
 
@@ -243,28 +257,39 @@ def compile(
     like: _Literal["numpy"] | None = None,
     sanitize: bool = False,
 ) -> _Any:
-    """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object
-    with its state.
+    """Compile a program or a Python function into a function of arrays, or a graph into a clocked
+    program.
 
-    `program` is a module, a program's text, a path to one, or a Python function, which is traced
-    for each signature it is called with (`@cvm.compile` works as a decorator). `target` is "cpu"
-    (native code), "cuda" (a GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU)
-    or "reference" (each operator's definition, evaluated slowly and obviously). `optimize=0`
-    compiles one scalar loop nest for each operation, with no optimization at all: integers stay the
-    same bit for bit, and float sums are added in the order of their indices. `cpu` names the
-    processor that the code is for, such as "x86-64-v3" or "native" (this machine's, the default).
-    `require_exact` names the reference that every operator of an imported model equals, or it is
-    refused.
+    A program gives a `CompiledFunction`, or a `CompiledGraph` if the entry is a graph. A Python
+    function gives a `TracedFunction`, which is traced and compiled for each signature it is called
+    with; without a program, `compile` is a decorator with options. A traced function means what
+    NumPy 2 means for the same arrays. Results are arrays of the library that arguments come from,
+    through DLPack, or NumPy's.
 
-    A Python function means what NumPy 2 means for the same arrays; by `rules="dali"` its operators
-    are the dali dialect's. Arguments named by `static_argnames`, or numbered by `static_argnums`,
-    are Python values that are compiled for.
+    Args:
+        program: A module, a program's text, a path to one, or a Python function.
+        entry: The function or graph to compile.
+        target: `"cpu"` (machine code), `"cuda"` (a GPU, through PyCUDA), `"cuda-sim"` (the same
+            kernels on an emulated GPU) or `"reference"` (each operator's definition, in NumPy).
+        optimize: 0 compiles one scalar loop nest for each operation. Integers stay the same bit for
+            bit; float sums are added in the order of their indices.
+        cpu: The processor that the code is for, such as `"x86-64-v3"`; by default this machine's.
+        rules: The meaning of Python's operators in a traced function: `"numpy"`, or `"dali"` for
+            the dali dialect's.
+        static_argnums: Positions of arguments that are Python values and part of the signature.
+        static_argnames: Names of such arguments.
+        require_exact: The reference that every operator of an imported model has to equal:
+            `"tflite-reference"`, `"tosa"` or `"onnxruntime"`.
+        convert: Take arrays of other element types if every value fits; only for programs.
+        like: `"numpy"` returns NumPy arrays, whatever the arguments are.
+        sanitize: Check every access to an array, and every interval of integers that the compiler
+            relies on. A failed check raises CallError with the operation's line.
 
-    Results are arrays of the library that arguments come from, through DLPack, or NumPy's by
-    `like="numpy"`. By `convert` a program takes arrays of other element types, where every value
-    fits. By `sanitize` machine code checks every access to an array, and integers against the
-    intervals that the compiler relies on: a call that finds a bug raises CallError with the
-    operation's line.
+    Raises:
+        ParseError: The text is not a program.
+        VerifyError: The program is wrong, or is not exact as `require_exact` requires.
+        TargetError: The target cannot be used on this machine, or cannot run the program.
+        Error: An option has an unknown value.
     """
     from cvm.jit.options import CompileOptions
 
@@ -382,14 +407,22 @@ def limits(
     diagnostics: int | None = None,
     text_bytes: int | None = None,
 ) -> _AbstractContextManager[_Limits]:
-    """A context manager with other limits on programs, for this thread; what is not given stays as
-    it is.
+    """Return a context manager that sets limits on programs for this thread; others stay as they
+    are.
 
-    `compile_seconds` are for reading and compiling a program, `memory` is the bytes of results and
-    workspace of a call, `operations` those of a function with its calls, `constant_bytes` the bytes
-    of its constants, `diagnostics` the mistakes that are told, and `text_bytes` the length of a
-    text. A program that exceeds a limit is an error whose code is `limit.` and its name. Functions
-    keep the limits that they were compiled under.
+    A program that exceeds a limit is an error whose code is `limit.` and the name of the limit.
+    Functions keep the limits that they were compiled under.
+
+    Args:
+        compile_seconds: Time for reading and compiling a program, in seconds.
+        memory: Bytes of the results and the workspace of a call.
+        operations: Operations of a function, with those of the functions it calls.
+        constant_bytes: Bytes of the constants of a function.
+        diagnostics: The number of errors that are reported.
+        text_bytes: The length of a program's file, in bytes.
+
+    Raises:
+        Error: A limit is not a positive number.
     """
     try:
         return _limited(**dict(locals()))

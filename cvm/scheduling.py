@@ -32,11 +32,18 @@ Compiling = Callable[["Schedule", dict[str, Any]], Any]
 
 
 def schedule(kernel: Any, *arguments: Any, name: str | None = None) -> Schedule:
-    """A schedule, without steps yet, of a kernel.
+    """Return a schedule, without steps yet, of a kernel.
 
-    `kernel` is the path or the text of kernels, what `cvm.load` gives for it, a function that
-    `@cvm.kernel` made (in its version for these arguments, or for those of the latest call), or a
-    compiled function, whose kernel of this `name` is scheduled.
+    Args:
+        kernel: The path or the text of kernels, a plan that `cvm.load` returned for one, a function
+            under `@cvm.kernel`, or a compiled function.
+        arguments: For a function under `@cvm.kernel`, arguments that select its version; by default
+            those of the latest call.
+        name: The kernel, if there are several; by default each step goes to the kernel that has the
+            loops it names.
+
+    Raises:
+        Error: There is no such kernel.
     """
     from cvm.kernels.python_kernel import Kernel as PythonKernel
 
@@ -124,10 +131,11 @@ def is_refusal(error: Exception) -> bool:
 
 
 class Schedule:
-    """The steps that change how one kernel runs. Each method adds a step and gives the schedule.
+    """The steps that change how one kernel runs. Each method adds a step and returns the schedule.
 
     Loops are named by their indices; loops of one name are `i#0`, `i#1`, in the order of the text.
-    A step that is refused raises `cvm.VerifyError` and leaves the schedule as it was.
+    A refused step raises VerifyError, which names the two accesses that would change their order,
+    and leaves the schedule as it was.
     """
 
     def __init__(self, plan: Plan, name: str | None, compiling: Compiling) -> None:
@@ -138,10 +146,14 @@ class Schedule:
     def split(
         self, loop: str, by: int, into: tuple[str, str] | None = None, tail: str = "guard"
     ) -> Self:
-        """Make a loop two: over parts of `by` iterations, and over those of a part.
+        """Split a loop in two: over blocks of `by` iterations, and over the iterations of a block.
 
-        Where `by` does not divide their number, the last part is shorter, or with `tail="peel"` has
-        a loop of its own.
+        Args:
+            loop: The loop.
+            by: The number of iterations of a block.
+            into: The names of the two loops.
+            tail: If `by` does not divide the number of iterations, `"guard"` makes the last block
+                shorter, and `"peel"` gives the rest a loop of its own.
         """
         return self._step("split", loop=loop, by=by, into=into, tail=tail)
 
@@ -152,8 +164,14 @@ class Schedule:
         into: Sequence[str] | None = None,
         reassociate: bool = False,
     ) -> Self:
-        """Split each loop, and nest the loops over parts around those over the iterations of a
-        part.
+        """Split each loop, and nest the loops over blocks around those over the iterations of a
+        block.
+
+        Args:
+            loops: The loops, from the outermost.
+            by: The number of iterations of a block, for each loop.
+            into: The names of the new loops, first those over blocks.
+            reassociate: Allow another order of float sums, and so other bits.
         """
         given = None if into is None else tuple(into)
         options = {"by": tuple(by), "into": given, "reassociate": reassociate}
@@ -162,16 +180,31 @@ class Schedule:
     def reorder(self, *loops: str, reassociate: bool = False) -> Self:
         """Nest loops in this order, the first outermost.
 
-        `reassociate` lets the terms of float sums change their order, and so the bits.
+        Args:
+            loops: The loops of a perfect nest.
+            reassociate: Allow another order of float sums, and so other bits.
         """
         return self._step("reorder", loops=loops, reassociate=reassociate)
 
     def collapse(self, outer: str, inner: str, into: str | None = None) -> Self:
-        """Make two loops, the one alone inside the other, one over their pairs of iterations."""
+        """Collapse two loops, the inner one alone inside the outer, into one over their pairs of
+        iterations.
+
+        Args:
+            outer: The outer loop.
+            inner: The inner loop, of a constant number of iterations.
+            into: The name of the new loop.
+        """
         return self._step("collapse", loops=(outer, inner), into=into)
 
     def fuse(self, first: str, second: str, into: str | None = None) -> Self:
-        """Make two loops of equal bounds, one directly after the other, one loop."""
+        """Fuse two loops of equal bounds, one directly after the other, into one.
+
+        Args:
+            first: The first loop.
+            second: The loop after it.
+            into: The name of the fused loop.
+        """
         return self._step("fuse", loops=(first, second), into=into)
 
     def distribute(self, loop: str) -> Self:
@@ -213,7 +246,11 @@ class Schedule:
     def apply(self, text: str, filename: str = "<schedule>") -> Self:
         """Add the steps of a text, one a line; `//` begins a comment.
 
-        Either all of them are added, or the first that is refused is reported at its line.
+        Either all steps are added, or the first refused one is reported at its line.
+
+        Args:
+            text: The steps, as `print(schedule)` shows them.
+            filename: The name that diagnostics give for the text.
         """
         source, offset, made = Source(filename, text), 0, self.copy()
         for line in text.splitlines(keepends=True):
@@ -230,19 +267,24 @@ class Schedule:
         return self
 
     def copy(self) -> Schedule:
-        """A schedule with the same steps, to go on from in another way."""
+        """Return a schedule with the same steps, to continue from in another way."""
         made = Schedule(self.plan, self._name, self._compiling)
         made.steps = self.steps
         return made
 
     def lower(self) -> str:
-        """The scheduled loops as text, which parses back."""
+        """Return the scheduled loops as text, which parses back."""
         return plan_text(self.plan)
 
     def compile(
         self, *, cpu: str | Processor | None = None, optimize: int | None = None
     ) -> Callable[..., Any]:
-        """The kernel, compiled as scheduled: a function of the arguments that it had before."""
+        """Compile the kernel as scheduled, into a function of the arguments that it had before.
+
+        Args:
+            cpu: The processor that the code is for; by default this machine's.
+            optimize: As in `cvm.compile`.
+        """
         options = {"cpu": cpu, "optimize": optimize}
         return self._compiling(self, {n: v for n, v in options.items() if v is not None})
 

@@ -63,7 +63,6 @@ def on_files(files: Files, config: Any) -> Files:
     pages = {
         "reference/grammar.md": grammar(),
         "reference/operators.md": index(),
-        "reference/api.md": api(),
         "reference/passes.md": passes(),
         "reference/environment.md": environment(),
     }
@@ -220,12 +219,6 @@ def prose(text: str) -> Iterator[str]:
                 re.sub(r"(`[^`]*`)|([\\*_<>\[\]])", lambda m: m[1] or f"&#{ord(m[2])};", part)
                 + "\n"
             )
-
-
-def api() -> str:
-    """The page of the public names of `cvm`, by their docstrings."""
-    names = "\n\n".join(f"::: cvm.{name}" for name in cvm.__all__ if not name.startswith("_"))
-    return f"# Python API\n\n{inspect.getdoc(cvm)}\n\n{names}\n"
 
 
 def environment() -> str:

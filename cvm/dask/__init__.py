@@ -33,12 +33,19 @@ __all__ = ["apply"]
 
 @USER_TRACEBACK
 def apply(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """The results of a compiled function as Dask arrays, of arguments that are Dask arrays or
-    whatever else it takes.
+    """Apply a compiled function to Dask arrays; return its results as Dask arrays.
 
     Nothing is computed: types and sizes are those of the program, and chunks follow those of the
     largest arguments. Halos of stencils follow from the program, too. An axis that an operation
     takes as a whole, as a sort does, becomes one chunk.
+
+    Args:
+        f: A traced function, or a compiled function of a program, for the target `cpu`.
+        args: Dask arrays of known sizes; other arguments are passed to every block that reads them.
+        kwargs: Arguments by name.
+
+    Raises:
+        CallError: The function cannot run on blocks, or sizes are unknown.
     """
     arrays: dict[int, Array] = {}
 

@@ -11,12 +11,16 @@ from cvm.importers.tosa import from_tosa
 
 @USER_TRACEBACK
 def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
-    """The function @main of an MLIR module, or its public one, as a verified module, of a path or
-    the text in bytes.
+    """Import the function @main of an MLIR module, or its public one, as a verified module.
 
-    Functions that it calls become part of it. Text with operators of `tosa` is for `from_tosa`.
-    Raises ParseError, which names every operation that cannot be imported. Needs the package
-    xdsl.
+    Functions that it calls become part of it. Text with operators of `tosa` goes to `from_tosa`.
+    Needs the package xdsl.
+
+    Args:
+        model: A path, or the text in bytes.
+
+    Raises:
+        ParseError: An operation cannot be imported; the message names every such operation.
     """
     filename, data = contents(model, "<mlir>")
     if b"tosa." in data:

@@ -36,11 +36,23 @@ def kernel(
     optimize: int = 2,
     checks: bool = True,
 ) -> Any:
-    """A Python function with loops, compiled from its source for the types of its arguments.
+    """Compile a Python function with loops over elements from its source, for the types of its
+    arguments.
 
     It means the function on NumPy arrays, which it updates in place; numbers, arrays and tuples of
-    these are returned. An index out of range, and an integer divided by zero, is an error unless
-    `checks` are left out. The target "reference" runs the function itself.
+    these are returned. A version is compiled for each combination of element types, ranks and
+    layouts.
+
+    Args:
+        function: The function; without it, `kernel` is a decorator with options.
+        target: `"cpu"`, or `"reference"`, which runs the function itself.
+        cpu: The processor that the code is for; by default this machine's.
+        optimize: As in `cvm.compile`.
+        checks: Test indices, divisors and conversions, and raise Python's errors; without the tests
+            a program that needs one of them has no defined result.
+
+    Raises:
+        TraceError: The function has something that cannot be compiled; the error has the line.
     """
     from cvm.jit.options import CompileOptions
 

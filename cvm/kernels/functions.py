@@ -241,8 +241,12 @@ def _is(test: str, python: bool) -> Call:
 
 
 def fma(a: float, b: float, c: float) -> float:
-    """a * b + c, rounded once. In kernels a function of floats of one type; of Python floats
-    here.
+    """Return a * b + c, rounded once. In kernels it takes floats of one type.
+
+    Args:
+        a: A factor.
+        b: The other factor.
+        c: The term that is added.
     """
     from fractions import Fraction
 

@@ -170,8 +170,14 @@ class Kernel(Generic[P, R]):
         return version
 
     def lower(self, stage: str = "loops", *arguments: Any) -> str:
-        """The text of the version of the latest call, or for these arguments: loops, llvm, llvm-opt
-        or asm.
+        """Return a version at a stage of its lowering, as text.
+
+        Args:
+            stage: `"loops"`, `"llvm"`, `"llvm-opt"` or `"asm"`.
+            arguments: Arguments that select the version; by default those of the latest call.
+
+        Raises:
+            TargetError: The kernel has not been called, or is for the target `"reference"`.
         """
         return self.version(*arguments).lower(stage)
 

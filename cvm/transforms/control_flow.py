@@ -36,10 +36,22 @@ def scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[Any, Any]:
-    """Steps `carry, y = f(carry, x)` over slices x of `xs` along first axes, or `length` steps: the
-    last carry, and the ys stacked.
+    """Run `carry, y = f(carry, x)` over the slices x of `xs`; return the last carry and the stacked
+    ys.
 
-    `reverse` begins at the last slice. The body is compiled once, whatever `unroll` says.
+    The body is compiled once. Inside a traced function, the loop becomes part of its program.
+
+    Args:
+        f: The step. It returns a pair: the next carry, of the same structure, shapes and element
+            types, and the element of this step, or None.
+        init: The first carry: an array, or a tuple, list or dictionary of arrays.
+        xs: Arrays of one length along their first axes, in any structure; or None.
+        length: The number of steps, required without `xs`.
+        reverse: Begin at the last slice.
+        unroll: Accepted for compatibility with JAX; it has no effect.
+
+    Raises:
+        TraceError: The number of steps is not determined, or the carry changes its type.
     """
     if (tracer := _tracer((init, xs))) is None:
         return traced(lambda init, xs: scan(f, init, xs, length, reverse))(init, xs)
@@ -83,8 +95,18 @@ def scan(
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
-    """`for i in range(lower, upper): val = body_fun(i, val)`. Derivatives are taken where both
-    bounds are known while tracing.
+    """Run `for i in range(lower, upper): val = body_fun(i, val)` and return the last `val`.
+
+    The loop has a derivative if both bounds are known while tracing.
+
+    Args:
+        lower: The first index: an integer, or an array of rank 0.
+        upper: The index after the last.
+        body_fun: The body. It returns a value of the same structure, shapes and element types.
+        init_val: The first value: an array, or a tuple, list or dictionary of arrays.
+
+    Raises:
+        TraceError: The value changes its type.
     """
     if _tracer((lower, upper, init_val)) is None:
         return traced(lambda init: fori_loop(lower, upper, body_fun, init))(init_val)
@@ -104,8 +126,17 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
-    """`while cond_fun(val): val = body_fun(val)`. It has no derivative, since the number of steps
-    is not known.
+    """Run `while cond_fun(val): val = body_fun(val)` and return the last `val`.
+
+    It has no derivative, since the number of steps is not known.
+
+    Args:
+        cond_fun: The condition, a bool of rank 0 that depends on `val`.
+        body_fun: The body. It returns a value of the same structure, shapes and element types.
+        init_val: The first value: an array, or a tuple, list or dictionary of arrays.
+
+    Raises:
+        TraceError: The condition is not a bool, or the value changes its type.
     """
     if (tracer := _tracer(init_val)) is None:
         return traced(lambda init: while_loop(cond_fun, body_fun, init))(init_val)

@@ -40,10 +40,15 @@ Wrt = int | Sequence[int]
 
 
 def grad(function: Any, wrt: Wrt = 0) -> Any:
-    """The gradient of a function whose only result is a float of rank 0, by its arguments `wrt`.
+    """Return the function of the gradient of a function whose only result is a float of rank 0.
 
-    One argument given as a number gives its gradient, several give a tuple. An argument that is a
-    tuple, list or dictionary of arrays has a gradient of the same form.
+    Args:
+        function: A Python function, a traced one, or a compiled function of a program.
+        wrt: The positions of the arguments to differentiate by. A number gives one gradient, a
+            sequence a tuple of gradients; each has the structure and the shapes of its argument.
+
+    Raises:
+        TraceError: An operator on the way has no derivative, or the result is not a scalar.
     """
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=False)
@@ -51,15 +56,28 @@ def grad(function: Any, wrt: Wrt = 0) -> Any:
 
 
 def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
-    """The function's result and its gradient, computed together."""
+    """Return the function of a pair: the result of a function and its gradient, computed together.
+
+    Args:
+        function: A function whose only result is a float of rank 0, as for `grad`.
+        wrt: The positions of the arguments to differentiate by, as for `grad`.
+    """
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=True)
     return derived_function(function, lambda f, *args: _value_and_grad(f, wrt, args))
 
 
 def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """The function's result, and the pullback from cotangents of the result to cotangents of all
-    arguments.
+    """Return the result of a function and its pullback: from cotangents of the result to cotangents
+    of
+    all arguments.
+
+    Args:
+        function: A Python function, a traced one, or a compiled function of a program.
+        primals: The arguments.
+
+    Raises:
+        TraceError: An operator on the way has no derivative.
     """
     if isinstance(function, CompiledFunction):
         return function(*primals), lambda *g: _of_program(
@@ -82,7 +100,16 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The function's result, and its tangent for tangents of all arguments."""
+    """Return the result of a function and its tangent, given tangents of all arguments.
+
+    Args:
+        function: A Python function, a traced one, or a compiled function of a program.
+        primals: The arguments.
+        tangents: A tangent for each argument, of its shape.
+
+    Raises:
+        TraceError: An operator on the way has no derivative.
+    """
     count = len(primals)
     if isinstance(function, CompiledFunction):
         return function(*primals), _of_program(function, ROp, range(count), value=False)(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial, update_wrapper
 from html import escape
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from cvm.jit.targets import TARGETS
 from ..numpy.ufuncs import RULES
 from ..tracing.diagnose import caller
 from ..tracing.trace import PYTHON_NUMBERS, TracedArray, Tracer
+
+if TYPE_CHECKING:
+    from cvm.lowering.analysis.count_operations import Cost
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,14 +117,15 @@ class Trace:
 
 
 class TracedFunction(Generic[P, R]):
-    """A Python function of arrays, compiled. Arrays may come in tuples, lists and dictionaries, and
-    go out in them.
+    """A Python function of arrays, traced and compiled for each signature that it is called with.
+
+    Arrays may come in tuples, lists and dictionaries, and are returned in them.
 
     A signature is the structure of the arguments with each array's element type and shape; after
-    many shapes, and for batches, sizes are left unknown, told apart only by which are equal and
-    which are 0 or 1. Strings, None, other hashable values and arguments named by `static` are part
-    of the signature. Python numbers are scalars: by NumPy's rules i64, f64 or complex<f64> whose
-    type gives way to that of arrays, by those of the dali dialect i32 and f32.
+    eight shapes, and for batches, sizes are compiled as unknown. Strings, None, other hashable
+    values and static arguments are part of the signature. Python numbers are scalars: by NumPy's
+    rules i64, f64 or complex<f64> whose type gives way to that of arrays, by those of the dali
+    dialect i32 and f32.
     """
 
     def __init__(self, function: Callable[P, R], options: TraceOptions = DEFAULT) -> None:
@@ -204,8 +208,18 @@ class TracedFunction(Generic[P, R]):
     @overload
     def __call__(self, *args: Any, out: Any, **kwargs: Any) -> Any: ...
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Runs the function; `out` is an array, or a tuple of arrays in the order of the results,
-        to write into.
+        """Call the function; the first call with a signature traces and compiles it.
+
+        Args:
+            args: Arrays, Python numbers, and tuples, lists and dictionaries of these.
+            out: An array, or a tuple of arrays in the order of the results, to write into.
+            kwargs: Arguments by name.
+
+        Raises:
+            TraceError: The function does something with arrays that cannot be traced; the error has
+                the
+                line.
+            CallError: The arguments do not fit the function's parameters.
         """
         with USER_TRACEBACK:
             if any(
@@ -255,12 +269,15 @@ class TracedFunction(Generic[P, R]):
         way.serve(self)
 
     def batch(self, *samples: Sequence[Any]) -> list[Any]:
-        """The function on each sample: one list per argument, arrays of one rank and differing
-        shapes.
+        """Call the function on each sample; return the list of results, equal to those of single
+        calls.
 
-        An argument that is not a list is the same for every sample. One kernel serves all shapes
-        that are alike in which sizes are equal and which are 0 or 1. The results equal those of
-        sample-by-sample calls.
+        One kernel serves all shapes that are alike in which sizes are equal and which are 0 or 1.
+
+        Args:
+            samples: For each argument a list of arrays of one rank, whose shapes may differ; an
+                argument
+                that is not a list is the same for every sample.
         """
         results = []
         for sample in samples_of(samples):
@@ -269,17 +286,43 @@ class TracedFunction(Generic[P, R]):
         return results
 
     def lower(self, stage: Stage = "loops") -> str:
-        """The latest traced program at a stage of its lowering: graph, linalg, formulas, loops,
-        llvm, llvm-opt or asm.
+        """Return the program of the latest signature at a stage of its lowering, as text.
+
+        Args:
+            stage: As for `CompiledFunction.lower`.
+
+        Raises:
+            TraceError: The function has been neither called nor traced.
         """
         return self._latest().compile().lower(stage)
 
+    def cost(self, by: str = "kernel", **sizes: int) -> "Cost":
+        """Count the operations and bytes of a call with the latest signature, exactly.
+
+        Args:
+            by: As for `CompiledFunction.cost`.
+            sizes: Sizes that are compiled as unknown; others count as 1.
+
+        Raises:
+            TraceError: The function has been neither called nor traced.
+        """
+        return self._latest().compile().cost(by, **sizes)
+
     def program(self) -> Module:
-        """The latest traced program, to print, save or compile for another target."""
+        """Return the program of the latest signature, to print, save or compile for another target.
+
+        Raises:
+            TraceError: The function has been neither called nor traced.
+        """
         return self._latest().module
 
     def trace(self, *args: Any, **kwargs: Any) -> Module:
-        """Record the program for these arguments, without compiling or running it."""
+        """Record the program for these arguments, without compiling or running it.
+
+        Args:
+            args: Arguments as for a call.
+            kwargs: Arguments by name.
+        """
         return self._prepared(args, kwargs, compiles=False)[2].module
 
     def _latest(self) -> Trace:

@@ -50,12 +50,20 @@ NUMBERING = ("new_order", "axes")  # of these, those whose entries number axes
 
 
 def vmap(fun: Any, in_axes: Any = 0, out_axes: Any = 0) -> Any:
-    """The function over stacks: arguments are stacked along `in_axes`, and results along
-    `out_axes`.
+    """Return the function over stacks of arrays: it applies `fun` to each element of the stacks.
 
-    An axis is for all arrays of an argument or result; None stands for an argument that is the same
-    for every element. Tuples, lists and dictionaries of axes follow the structure of the arguments,
-    or of a part of them.
+    Each element has the bits of a call of `fun`.
+
+    Args:
+        fun: A function of arrays.
+        in_axes: The axis along which each argument is stacked; None for an argument that is the
+            same
+            for every element. A tuple has an entry for each argument, and tuples, lists and
+            dictionaries of axes follow the structure of an argument or of a part of it.
+        out_axes: The axis along which results are stacked, in the same form.
+
+    Raises:
+        TraceError: Stacks differ in length, or an argument has no such axis.
     """
     return derived_function(fun, lambda f, *args: _Batch(f, in_axes, out_axes).of(args))
 

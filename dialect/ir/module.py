@@ -9,8 +9,13 @@ from .function import Function, Rewrite
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """A program as read: its functions by name, in order. `files` has the digests of the constant
-    files it was read with, None for a file without digest. `str(module)` is its text.
+    """A program: its functions by name, in order. `str(module)` is its text.
+
+    Args:
+        functions: The functions and graphs by name.
+        filename: The name that diagnostics give for the program.
+        files: The digests of the constant files it was read with, None for a file without digest.
+        rewrites: The rewrites by name.
     """
 
     functions: dict[str, Function]

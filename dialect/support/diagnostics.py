@@ -109,7 +109,12 @@ def counted(n: int, what: str) -> str:
 
 @dataclass(frozen=True)
 class Note:
-    """Additional information for a diagnostic: another place, and a message about it."""
+    """Additional information about a diagnostic.
+
+    Args:
+        message: The information.
+        span: Another place in the text, if there is one.
+    """
 
     message: str
     span: Span | None = None
@@ -117,7 +122,16 @@ class Note:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake: where it is, which rule it breaks, and the actual values."""
+    """One mistake of a program or a call. `str(diagnostic)` shows it with its source line.
+
+    Args:
+        message: The rule that is broken, with the actual values.
+        span: The place in the program's text; `file`, `line` and `column` (from 1) are taken from
+            it.
+        code: The rule's identifier, such as `cvm.dense.C2`, which `cvm explain` takes.
+        notes: Other places that are involved.
+        severity: `"error"` or `"warning"`.
+    """
 
     message: str
     span: Span = NOWHERE
@@ -155,7 +169,7 @@ class Diagnostic:
 
 
 class Error(Exception):
-    """The base class of all errors of the toolkit; `diagnostics` has messages and places."""
+    """The base class of all errors of cvm; `diagnostics` has one entry for each mistake."""
 
     def __init__(self, diagnostics: str | Diagnostic | Iterable[Diagnostic]) -> None:
         if isinstance(diagnostics, str):
@@ -169,11 +183,11 @@ class Error(Exception):
 
 
 class ParseError(Error):
-    """The text is not a program."""
+    """A text is not a program, or a model cannot be imported."""
 
 
 class VerifyError(Error):
-    """The program breaks a rule of the language or of an operator."""
+    """A program breaks a rule of the language or a constraint of an operator."""
 
 
 class MissingFileError(ParseError, FileNotFoundError):
@@ -187,9 +201,7 @@ class CallError(Error, TypeError):
 
 
 class TraceError(Error):
-    """A Python function cannot be traced: it does something with an array that depends on its
-    elements.
-    """
+    """A Python function cannot be traced or compiled; the diagnostic has its line."""
 
     static_names: frozenset[str] = (
         frozenset()

@@ -43,8 +43,10 @@ Sensor = Iterable[Any] | Callable[[int], Any]
 
 
 class CompiledGraph:
-    """A graph on one target. A graph that was never reset resets itself first; time counts ticks
-    since the reset.
+    """A clocked program on one target: it has state, and moves by ticks.
+
+    A graph that was never reset resets itself first; time counts ticks since the reset. It may be
+    used from several threads, one at a time; when pickled, it leaves its state behind.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class CompiledGraph:
     # time
 
     def reset(self) -> int:
-        """Every field takes its initial value, sensors are zero, and time is 0."""
+        """Give every field its initial value, sensors zero, and set the time to 0, which is
+        returned.
+        """
         with self._lock:
             if self._stepper is None:
                 with compiling(), compiling_for(self.options.cpu):
@@ -100,7 +104,11 @@ class CompiledGraph:
             return 0
 
     def step(self, n: int = 1) -> int:
-        """Moves n ticks on; the time afterwards."""
+        """Advance by `n` ticks in one call of machine code; return the time afterwards.
+
+        Args:
+            n: The number of ticks, 0 or more.
+        """
         ticks = n if n.__class__ is int and n >= 0 else _ticks(n)
         with self._lock:
             stepper = self._stepper or self._ready()
@@ -113,7 +121,7 @@ class CompiledGraph:
             return self._time
 
     def time(self) -> int:
-        """The number of ticks since the reset."""
+        """Return the number of ticks since the reset."""
         return self._time
 
     def run(
@@ -122,11 +130,19 @@ class CompiledGraph:
         sensors: Mapping[str, Sensor] | None = None,
         on_tick: "Callable[[CompiledGraph, int], Any] | None" = None,
     ) -> int:
-        """Moves on by ticks, feeding sensors: what a sensor gives for a tick is what that tick
-        computes with.
+        """Advance by ticks while feeding sensors; return the time afterwards.
 
-        A sensor is an iterable of arrays, or a function of the time; None, or the iterable's end,
-        leaves it as it is. `on_tick(graph, time)` is called after every tick.
+        Args:
+            ticks: The number of ticks.
+            sensors: For each sensor by name an iterable of arrays, one for each tick, or a function
+                of
+                the time. None, or the end of the iterable, leaves the sensor as it is. A tick
+                computes
+                with the values that are fed for it.
+            on_tick: A function `on_tick(graph, time)` that is called after every tick.
+
+        Raises:
+            CallError: There is no such sensor, or a value has another shape or element type.
         """
         ticks = _ticks(ticks)
         if not isinstance(sensors, (Mapping, NoneType)):
@@ -169,8 +185,14 @@ class CompiledGraph:
         return tuple(s for s in self._states.values() if s.writable)
 
     def read(self, name: str, copy: bool = True) -> np.ndarray:
-        """The current value of a field, sensor, actuator or probe: a copy, or a read-only view
-        until the next step.
+        """Return the current value of a field, sensor, actuator or probe.
+
+        Args:
+            name: The name in quotes of the program.
+            copy: Return a copy; otherwise a read-only view, valid until the next step.
+
+        Raises:
+            CallError: There is nothing of that name.
         """
         with self._lock:
             if isinstance(name, str) and name in self._states:
@@ -192,7 +214,15 @@ class CompiledGraph:
 
     @DefaultFpEnvironment()
     def write(self, name: str, value: Any) -> None:
-        """Replaces the current value of a field or sensor."""
+        """Replace the current value of a field or sensor.
+
+        Args:
+            name: The name in quotes of the program.
+            value: An array of the field's shape followed by the tensor's.
+
+        Raises:
+            CallError: There is no such field, or the value has another shape or element type.
+        """
         with self._lock:
             self._ready().current[name][...] = self._value(self._writable(name), value)
             self._observed = None
@@ -222,7 +252,14 @@ class CompiledGraph:
         return array
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the time and all state to an .npz file."""
+        """Write the time and all state to an `.npz` file.
+
+        Args:
+            path: The file, which is replaced if it exists.
+
+        Raises:
+            CallError: The file cannot be written.
+        """
         with self._lock:
             arrays: dict[str, Any] = {f"state.{n}": a for n, a in self._ready().current.items()}
             try:
@@ -236,7 +273,14 @@ class CompiledGraph:
                 raise CallError(f"the state cannot be written to {path!r}: {e}") from None
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Takes the time and all state from a file that `save` wrote for this graph."""
+        """Restore the time and all state from a file that `save` wrote for this graph.
+
+        Args:
+            path: The file.
+
+        Raises:
+            CallError: The file cannot be read, or holds the state of another graph.
+        """
         path = _path(path)
         try:
             if not isinstance(held := read_arrays(path), dict):
@@ -264,8 +308,11 @@ class CompiledGraph:
 
     @DefaultFpEnvironment()
     def lower(self, stage: Stage = "loops") -> str:
-        """The graph at a stage of its lowering; beyond the graph itself, the function that advances
-        it by a tick.
+        """Return the graph at a stage of its lowering, as text; below the graph, the function of a
+        tick.
+
+        Args:
+            stage: As for `CompiledFunction.lower`.
         """
         optimize = self.options.optimize > 0
         with compiling_for(self.options.cpu):
@@ -286,8 +333,10 @@ class CompiledGraph:
             return self.function(self.clockwork.advance).lower(stage)
 
     def cost(self, by: str = "kernel") -> "Cost":
-        """Operations and bytes of a tick, counted exactly: of each kernel, or of each operation by
-        its formula.
+        """Count the operations and bytes of a tick, exactly.
+
+        Args:
+            by: `"kernel"`, or `"operation"` for each operation by its formula.
         """
         from ...lowering.analysis.count_operations import cost
 

@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 
 
 class CompiledFunction:
-    """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for
-    several results.
+    """A function of a program, compiled for one target.
+
+    It takes arrays and returns an array, or a tuple of arrays for several results. It may be called
+    from several threads, releases the interpreter lock while it runs, and can be pickled.
     """
 
     target = ""
@@ -146,8 +148,18 @@ class CompiledFunction:
         return Signature([*parameters, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
-        """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple
-        of them, to write the results into.
+        """Call the function.
+
+        Args:
+            arguments: Arrays of the declared element types and shapes: NumPy's, or any object with
+                the
+                buffer protocol, `__array_interface__` or DLPack.
+            out: An array, or a tuple of arrays, to write the results into; it is also returned.
+            named: Arguments by their names in the program.
+
+        Raises:
+            CallError: An argument has another type or shape, or is outside its declared range, or a
+                check at run time fails.
         """
         with USER_TRACEBACK:
             arguments = in_order(self.head, arguments, named)
@@ -197,10 +209,12 @@ class CompiledFunction:
             raise CallError(Diagnostic(*requirements[status - 1], "run"))
 
     def batch(self, *arguments: Sequence[Any]) -> list[Any]:
-        """The function on each sample: one list per argument, arrays of one rank, their shapes as
-        the program allows.
+        """Call the function on each sample; return the list of results.
 
-        An argument that is not a list is the same for every sample.
+        Args:
+            arguments: For each argument a list of arrays of one rank, whose shapes may differ as
+                far as
+                the program allows; an argument that is not a list is the same for every sample.
         """
         return [self(*sample) for sample in samples_of(arguments)]
 
@@ -279,8 +293,14 @@ class CompiledFunction:
 
     @DefaultFpEnvironment()
     def lower(self, stage: Stage = "loops") -> str:
-        """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda
-        or ptx.
+        """Return the program at a stage of its lowering, as text.
+
+        Args:
+            stage: `"graph"`, `"formulas"`, `"loops"`, `"schedule"`, `"strategies"`, `"mlir"`,
+                `"linalg"`, `"llvm"`, `"llvm-opt"`, `"asm"`, `"cuda"` or `"ptx"`.
+
+        Raises:
+            Error: There is no such stage.
         """
         from ...lowering.levels import STAGES, show
 
@@ -294,11 +314,14 @@ class CompiledFunction:
             return target.stages[stage](target.emit(plan, self.options), self.options)
 
     def cost(self, by: str = "kernel", **sizes: int) -> "Cost":
-        """Operations and bytes of a call, counted exactly: of each kernel, or of each operation by
-        its formula.
+        """Count the operations and bytes of a call, exactly.
 
-        `sizes` are those that are unknown while compiling, `f.cost(N=4)`; one that is not given
-        counts as 1.
+        Args:
+            by: `"kernel"`, or `"operation"` for each operation by its formula.
+            sizes: Sizes that are unknown while compiling, `f.cost(N=4)`; others count as 1.
+
+        Raises:
+            CallError: No argument has a size of that name.
         """
         from ...lowering.analysis.count_operations import cost
         from ...lowering.operation_costs import operation_costs

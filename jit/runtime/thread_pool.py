@@ -117,15 +117,20 @@ _wanted: int | None = None
 
 
 def get_num_threads() -> int:
-    """The number of threads that run large loops."""
+    """Return the number of threads that run large loops."""
     return 1 if FUTEX is None else _wanted if _wanted is not None else _default()
 
 
 def set_num_threads(n: int) -> None:
-    """Sets how many threads run large loops: 1 to 256; by default CVM_NUM_THREADS, else as many as
-    there are processors.
+    """Set how many threads run large loops, from now on and in all compiled functions.
 
-    It holds from now on and in all compiled functions. Results do not depend on it.
+    The default is CVM_NUM_THREADS, or else the number of processors. Results do not depend on it.
+
+    Args:
+        n: The number of threads, from 1 to 256.
+
+    Raises:
+        Error: The number is out of range.
     """
     global _wanted
     if isinstance(n, bool) or not isinstance(n, SupportsIndex) or not 1 <= index(n) <= MOST:

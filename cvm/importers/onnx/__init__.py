@@ -46,14 +46,19 @@ def from_onnx(
     sizes: Sizes | None = None,
     constants: Constants | None = None,
 ) -> Imported:
-    """An ONNX model as a verified module, whose function is `main`.
+    """Import an ONNX model as a verified module, whose function is `main`.
 
-    `model` is a path, a file's bytes or a model of the `onnx` package. `sizes` gives unknown sizes
-    of inputs, by the name of a dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224,
-    224]}`); `constants` gives inputs that become constants of the program. Raises ParseError, which
-    names every node that cannot be imported. The model is not executed; its data is read from its
-    own folder only. Labels that are strings become their i64 indices; the strings are in the
-    module's `labels`, by the name of the model's output.
+    The model is not executed; its data is read from its own folder only. Labels that are strings
+    become their i64 indices; the strings are in the module's `labels`, by the name of the output.
+
+    Args:
+        model: A path, a file's bytes, or a model of the `onnx` package.
+        sizes: Sizes of inputs that the model leaves open, by the name of a dimension (`{"N": 1}`)
+            or by the name of an input (`{"image": [1, 3, 224, 224]}`).
+        constants: Values of inputs that become constants of the program.
+
+    Raises:
+        ParseError: A node cannot be imported; the message names every such node.
     """
     return imported(model, sizes or {}, constants or {})[0]
 

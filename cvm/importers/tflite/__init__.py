@@ -45,13 +45,18 @@ Sizes = Mapping[str, "Sequence[int]"]
 def from_tflite(
     model: str | PathLike[str] | bytes, sizes: Sizes | None = None, rounding: str = "tflite_double"
 ) -> Imported:
-    """A TensorFlow Lite (LiteRT) model as a verified module, whose function is `main`.
+    """Import a TensorFlow Lite (LiteRT) model as a verified module, whose function is `main`.
 
-    `model` is a path or a file's bytes. `sizes` gives the sizes of inputs by name, -1 for one that
-    is not known; by default they are those of the file. The operations compute what LiteRT's
-    reference kernels do; `rounding="single"` is for models that are to run as on kernels built with
-    single rounding. State becomes further arguments and results. Raises ParseError, which names
-    every operator that cannot be imported. The model is not executed.
+    The operations compute the results of LiteRT's reference kernels. State becomes further
+    arguments and results; the module's `state` has its initial values. The model is not executed.
+
+    Args:
+        model: A path, or a file's bytes.
+        sizes: Sizes of inputs by name, with -1 for an unknown size; by default the file's.
+        rounding: `"single"` for kernels built with single rounding.
+
+    Raises:
+        ParseError: An operator cannot be imported; the message names every such operator.
     """
     return imported(model, sizes or {}, rounding)[0]
 

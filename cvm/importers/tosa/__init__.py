@@ -20,11 +20,15 @@ from .text import read_text
 
 @USER_TRACEBACK
 def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
-    """A TOSA graph as a verified module, whose function is `main`: of a path or bytes, a flatbuffer
-    or the text of MLIR.
+    """Import a TOSA graph of integers as a verified module, whose function is `main`.
 
-    Graphs of integers are imported, and every result is what the specification says, bit for bit.
-    Raises ParseError, which names every operator that cannot be imported.
+    Every result is that of the specification, bit for bit.
+
+    Args:
+        model: A path or a file's bytes: a flatbuffer, or the text of MLIR.
+
+    Raises:
+        ParseError: An operator cannot be imported; the message names every such operator.
     """
     filename, data = contents(model, "<tosa>")
     try:
