@@ -77,8 +77,8 @@ def progress(items: Iterable[Any], activity: str) -> Iterable[Any]:
 
 def summary(report: Report) -> str:
     lines = [
-        f"{report.scheme}: {report.samples} samples, constants of {report.float_bytes} bytes in "
-        f"{report.bytes}"
+        f"{report.scheme}: {report.samples} samples; constants: {report.float_bytes} bytes to "
+        f"{report.bytes}; operations of a call: {report.float_operations} to {report.operations}"
     ]
     for r in report.results:
         share = "" if r.agreement is None else f"{r.agreement:.2%}"

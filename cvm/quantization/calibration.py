@@ -98,7 +98,7 @@ def batches(data: Any, arguments: Sequence[Value]) -> Iterator[list[np.ndarray]]
     """The arrays of each call of a function with these arguments."""
     types = [a.known_type for a in arguments]
     if isinstance(data, (str, PathLike)):
-        data = _read(Path(data), arguments)
+        data = _read(Path(data))
     if isinstance(data, np.ndarray):
         data = {arguments[0].name: data}
     if isinstance(data, Mapping):
@@ -176,20 +176,27 @@ def _cut(arrays: Sequence[np.ndarray], arguments: Sequence[Value]) -> Iterator[l
         yield [np.ascontiguousarray(a[n : n + size]) for a in arrays]
 
 
-def _read(path: Path, arguments: Sequence[Value]) -> Any:
+def _read(path: Path) -> Any:
     """The data of an .npy or .npz file, or of a folder of such files and of pictures."""
-    from cvm.terminal.arguments import read_array
+    if not path.is_dir():
+        return _file(path)
+    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+    if not files:
+        raise cvm.Error(f"{path}: the folder has no files")
+    return map(_file, files)
 
-    if path.is_dir():
-        files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
-        if not files:
-            raise cvm.Error(f"{path}: the folder has no files")
-        return (read_arrays(p) if p.suffix == ".npz" else read_array(str(p), None) for p in files)
+
+def _file(path: Path) -> Any:
+    from cvm.terminal.arguments import read_array
+    from cvm.terminal.usage import Usage
+
     try:
-        return read_arrays(path)
+        return read_arrays(path) if path.suffix == ".npz" else read_array(str(path), None)
+    except Usage as e:
+        raise cvm.Error(str(e)) from None
     except (OSError, ValueError) as e:
         said = getattr(e, "strerror", None) or str(e)
-        raise cvm.Error(f"{path}: the data cannot be read: {said.lower()}") from None
+        raise cvm.Error(f"{path} cannot be read: {said.lower()}") from None
 
 
 def run(

@@ -64,8 +64,10 @@ class Report:
     samples: int = 0
     rows: list[Row] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
-    float_bytes: int = 0
+    float_bytes: int = 0  # of constants
     bytes: int = 0
+    float_operations: int = 0  # of the first call, as `cvm cost` counts them
+    operations: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The report for JSON, which has no infinity: an exact value has no ratio."""
@@ -128,7 +130,7 @@ def compared(
     integer = cvm.compile(verify(Module({"main": full}, program.filename)))
     exact = cvm.compile(graph.program(exact_values))
     found = [_Compared() for _ in made]
-    samples = 0
+    samples, counts = 0, (0, 0)
     for arrays in calls:
         given = [
             a
@@ -136,6 +138,8 @@ def compared(
             else scheme.parameters[f, ()].integers(a).astype(v.known_type.element.dtype)
             for a, v, f in zip(arrays, main.arguments, graph.function.arguments, strict=True)
         ]
+        if not samples:
+            counts = _operations(exact, arrays), _operations(integer, given)
         samples += len(arrays[0]) if arrays[0].ndim else 1
         pairs = zip(found, _listed(exact(*arrays)), _listed(integer(*given)), made, strict=True)
         for n, (c, x, q, m) in enumerate(pairs):
@@ -156,7 +160,14 @@ def compared(
         summary,
         sum(a.nbytes for v, a in graph.constants.items() if graph.uses()[v]),
         sum(_narrow(a) for a in held),
+        *counts,
     )
+
+
+def _operations(f: Any, arrays: list[np.ndarray]) -> int:
+    """The operations of a call with these arrays."""
+    sizes = {atom[0]: n for atom, n in f.sizes_of(arrays).items() if len(atom) == 1}
+    return int(f.cost("operation", **sizes).operations)
 
 
 def _narrow(array: np.ndarray) -> int:

@@ -149,6 +149,16 @@ def test_data_of_all_kinds_gives_one_program(network: Path, tmp_path: Path) -> N
     assert len(programs) == 1
 
 
+def test_data_that_cannot_be_read(network: Path, tmp_path: Path) -> None:
+    (tmp_path / "samples").mkdir()
+    with pytest.raises(cvm.Error, match="the folder has no files"):
+        cvm.quantize(network, tmp_path / "samples")
+    (tmp_path / "samples" / "x.txt").write_text("1 2 3")
+    for path, said in (("samples", "not an .npy"), ("x.npy", "no such file"), ("x.npz", "no such")):
+        with pytest.raises(cvm.Error, match=said):
+            cvm.quantize(network, tmp_path / path)
+
+
 def test_a_traced_function() -> None:
     random = np.random.default_rng(0)
     w, b, v = (random.standard_normal(s).astype(np.float32) for s in ((6, 16), (16,), (16, 3)))
@@ -302,7 +312,9 @@ def test_the_command(network: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     out, page, report = (tmp_path / f"net.{s}" for s in ("cvm", "html", "json"))
     command = ["quantize", str(network), "--data", str(tmp_path / "x.npy"), "-o", str(out)]
     assert main([*command, "--report", str(report)]) == 0
-    assert json.loads(report.read_text())["samples"] == 8
+    written = json.loads(report.read_text())
+    assert written["samples"] == 8 and written["float_bytes"] == 4 * (72 + 4 + 36 + 32)
+    assert written["float_operations"] > 8 * 6 * 6 * 4 * 2 * 9  # products of the first layer
     assert main([*command, "--report", str(page)]) == 0
     assert "<svg" in page.read_text() and "%silu" in page.read_text()
     capsys.readouterr()
