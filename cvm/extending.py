@@ -43,7 +43,13 @@ from cvm.dialect.kernel_ir.loops import (
     rewrite_within,
 )
 from cvm.dialect.kernel_ir.traverse import rewrite, walk
-from cvm.dialect.spec.foreign_operators import fault, guarded
+from cvm.dialect.spec.foreign_operators import (
+    attributed,
+    fault,
+    guarded,
+    source_place,
+    source_span,
+)
 from cvm.dialect.spec.operator import OPERATORS, C, Operator, T, operator
 from cvm.dialect.spec.unmet import Unmet
 from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
@@ -53,13 +59,16 @@ from cvm.dialect.types.tensor_types import F32, F64, I1, I8, I16, I32, I64, Tens
 from cvm.importers import IMPORTERS
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
+from cvm.lowering.contraction.contraction_problem import Problem, Strategy
+from cvm.lowering.contraction.match_contraction import LoweredContraction
+from cvm.lowering.contraction.strategies import STRATEGIES
 from cvm.lowering.graph.match_programs import declare_rewrite
 from cvm.lowering.graph.patterns import declare_lowering, declare_nest, declare_pattern
 from cvm.lowering.graph.rewrite import Builder
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import REGISTERED, Level, Pass, declare
 from cvm.lowering.pipeline import PASSES, lower, unscheduled
-from cvm.lowering.verify_passes import verified
+from cvm.lowering.verify_passes import illegal, verified
 from cvm.parser import read
 
 API_VERSION = 2
@@ -129,6 +138,7 @@ __all__ = [
     "register_importer",
     "register_pass",
     "register_rewrites",
+    "register_strategy",
     "register_target",
     "rewrite",
     "rewrite_block",
@@ -256,6 +266,59 @@ def register_rewrites(path: str | Path) -> None:
     """
     for pair in read(path).rewrites.values():
         declare_rewrite(pair)
+
+
+def register_strategy(
+    name: str,
+    match: Callable[[Kernel], str],
+    cost: Callable[[Kernel], float],
+    build: Callable[[Kernel], Kernel | None],
+) -> None:
+    """Add a way to compute reductions on a CPU, such as products of matrices, by a kernel's nest.
+
+    `match` gives the reason why it does not apply to a kernel, or "". The strategy of least `cost`,
+    in vector instructions, is taken of those that apply; `build` gives its kernel, of the same
+    arrays, or None. The kernel is verified. `cvm lower --to strategies` shows the choice. Code that
+    is compiled from then on is not kept on disk. Raises Error where there is one of this name.
+    """
+    package = (build.__module__ or "__main__").partition(".")[0]
+    owner = SimpleNamespace(name=f"strategy {name} of {package}")
+    if any(s.name == name for s in STRATEGIES):
+        raise Error(f"strategy {name}: there is a strategy of this name already")
+    applies, costs, built = (
+        guarded(owner, f"`{what}`", function, kind, "strategy.fails")
+        for what, function, kind in (
+            ("match", match, (str, "a reason")),
+            ("cost", cost, ((int, float), "a number")),
+            ("build", build, ((Kernel, NoneType), "a Kernel")),
+        )
+    )
+
+    def lowered(problem: Problem) -> LoweredContraction | None:
+        if (made := built(problem.kernel)) is None:
+            return None
+        if not isinstance(made, Kernel):  # a guarded function may give several results
+            message = "`build` gives tuple, not a Kernel"
+            raise fault(owner, message, source_place(build), "strategy.fails")
+        changed = [p.key for p in map(_array, made.parameters)] != [
+            p.key for p in map(_array, problem.kernel.parameters)
+        ]
+        found = [*illegal(made, problem.kernel)]
+        if changed:
+            found = [Diagnostic("its kernel has other arrays", problem.kernel.span, "pass.kernel")]
+        if found:
+            place = source_span(*source_place(build))
+            raise Error([attributed(d, owner.name, place) for d in found])
+        return LoweredContraction((made,))
+
+    STRATEGIES.append(
+        Strategy(name, lambda p: applies(p.kernel), lambda p: float(costs(p.kernel)), lowered)
+    )
+    PLACED.append(name)
+
+
+def _array(tensor: Tensor) -> TensorType:
+    return TensorType(tensor.shape, tensor.element)
 
 
 def register_importer(

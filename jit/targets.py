@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..dialect.support.diagnostics import TargetError
+from ..dialect.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from ..dialect.ir.function import Function
@@ -124,20 +125,40 @@ def _offered(name: object) -> Target:
     from ..dialect.support.entry_points import load_offered
 
     if not isinstance(name, str) or not load_offered("cvm.targets", name) or name not in TARGETS:
-        raise TargetError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
+        known = target_names()
+        meant = did_you_mean(name, known) if isinstance(name, str) else ""
+        raise TargetError(f"unknown target {name!r}{meant}; the targets are {', '.join(known)}")
     return TARGETS[name]
+
+
+def target_names() -> tuple[str, ...]:
+    """The names of all targets, those that other packages offer last; these are not imported."""
+    from ..dialect.support.entry_points import offered
+
+    return tuple(dict.fromkeys((*TARGETS, *(e.name for e in offered("cvm.targets")))))
+
+
+def all_targets() -> Mapping[str, Target]:
+    """The targets by name, with those of all installed packages; a warning for one that cannot be
+    imported.
+    """
+    from ..dialect.support.entry_points import load_offered
+
+    load_offered("cvm.targets")
+    return TARGETS
 
 
 def all_stages() -> tuple[str, ...]:
     """The stages of lowering, then those of the targets."""
     from ..lowering.levels import STAGES
 
+    all_targets()
     return (*STAGES, *_stages())
 
 
 def target_of_stage(stage: str) -> Target:
     """Find the target that prints a stage; raise TargetError if there is none."""
-    if stage not in _stages():
+    if stage not in _stages() and stage not in all_stages():
         raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(all_stages())}")
     return _stages()[stage]
 

@@ -16,7 +16,7 @@ from cvm.jit.cache import disk_cache
 from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.device import described
 from cvm.jit.host_processor import host_name, host_processor, llvm_version
-from cvm.jit.targets import TARGETS
+from cvm.jit.targets import TARGETS, all_targets
 
 REQUIRED = ("llvmlite", "numpy", "lark")
 EXTRAS = {  # what each is for, and the modules that it needs
@@ -86,7 +86,7 @@ def processor() -> Iterator[str]:
 
 
 def targets() -> Iterator[str]:
-    for name, target in TARGETS.items():
+    for name, target in all_targets().items():
         yield f"{name}: {target.missing() or 'ready'}"
     if not nvrtc.missing():
         yield f"kernels for GPUs by {nvrtc.named()}"

@@ -29,7 +29,7 @@ from .row_vectorized_product import ROW_LANES
 from .split_groups import split_groups
 from .winograd import WINOGRAD
 
-STRATEGIES = (*WINOGRAD, ROW_LANES, *PACKED, FEW_ROWS, DIRECT, CHANNEL_LANES, DEPTHWISE)
+STRATEGIES = [*WINOGRAD, ROW_LANES, *PACKED, FEW_ROWS, DIRECT, CHANNEL_LANES, DEPTHWISE]
 
 
 @dataclass(frozen=True)

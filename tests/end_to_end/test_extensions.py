@@ -131,7 +131,14 @@ def test_by_entry_points(package: Path) -> None:
     assert "%y: tensor<3xi32>" in run(
         package, "run", "q.cvm", "--target", "slow", "--random-inputs", "1"
     )
-    assert "unknown target 'slo'" in run(
+    assert run(package, "lower", "q.cvm", "--to", "mine").strip() == "mine!"
+    assert "slow: ready" in run(package, "doctor")
+    (package / "slow.cvm").write_text(
+        "// test run target=slow\n" + (package / "q.cvm").read_text() + "// run: @main([1, 2, 3]) "
+        "== [2, 4, 6]\n"
+    )
+    assert run(package, "test", "slow.cvm") == "1 passed\n"
+    assert "unknown target 'slo'; did you mean slow; the targets are cpu, reference, cuda" in run(
         package, "run", "q.cvm", "--target", "slo", "--random-inputs", "1", status=2
     )
 
