@@ -66,7 +66,9 @@ def picture() -> str:
         )
         for k, line in enumerate(lines, 2):
             kind = ' class="comment"' if line.lstrip().startswith("//") else ""
-            body.append(f'<text{kind} x="{2 * PAD}" y="{top + k * LINE + 4}">{escape(line)}</text>')
+            text = line.lstrip()  # viewers drop blanks at the beginning, so it is moved instead
+            x = 2 * PAD + (len(line) - len(text)) * LETTER
+            body.append(f'<text{kind} x="{x:g}" y="{top + k * LINE + 4}">{escape(text)}</text>')
         top += height
         if n < len(shown) - 1:
             body.append(f'<path d="M {width // 2} {top + 4} V {top + GAP - 8}"/>')

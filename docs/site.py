@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from html import escape, unescape
 from pathlib import Path
 from textwrap import dedent
@@ -31,6 +32,7 @@ FROM_OUTSIDE = {  # pages of the site from files outside docs/
     "SECURITY.md": "security.md",
     "editors/README.md": "reference/editors.md",
 }
+FORMULA = re.compile(r"\w+\[[^\]]*\](, \w+\[[^\]]*\])* = |[a-zA-Z]\w* = ")  # how one begins
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import mathml  # noqa: E402
@@ -143,7 +145,7 @@ def index() -> str:
         parts.append(f"## [{name}](operators/{name}.md)\n\n| operator | |\n|---|---|")
         for op in known:
             parts.append(
-                f"| [`{op.name}`](operators/{name}.md#{anchor(op)}) | {_cell(ops.summary(op))} |"
+                f"| [`{op.name}`](operators/{name}.md#{anchor(op)}) | {inline(ops.summary(op))} |"
             )
         parts.append("")
     return "\n".join(parts)
@@ -163,7 +165,7 @@ def dialect(name: str, known: list[type[Operator[Any]]]) -> str:
 def section(op: type[Operator[Any]]) -> Iterator[str]:
     """An operator's page as Markdown."""
     yield f"## {op.name} {{ #{anchor(op)} }}\n"
-    yield f"``` {{ .text .wrapped }}\n{inspect.getdoc(op) or ''}\n```\n"
+    yield from prose(inspect.getdoc(op) or "")
     yield f"```cvm\n{ops.usage(op)}\n```\n"
     for title, rows in ops.tables(op).items():
         if rows:
@@ -180,10 +182,11 @@ def section(op: type[Operator[Any]]) -> Iterator[str]:
 
 
 def formulas(example: str) -> Formulas | None:
-    """The formulas of an example; none of clocked programs."""
+    """The formulas of an example; none of clocked programs and of operators with effects."""
     module = cvm.parse(example)
-    for function in module.functions.values():
-        return to_formulas(module, function)
+    with suppress(cvm.TargetError):
+        for function in module.functions.values():
+            return to_formulas(module, function)
     return None
 
 
@@ -210,15 +213,17 @@ def passes() -> str:
 
 
 def prose(text: str) -> Iterator[str]:
-    """The paragraphs of a docstring as Markdown, indented ones as code."""
+    """The paragraphs of a docstring as Markdown, indented ones and formulas as code."""
     for part in text.strip().split("\n\n"):
-        if part.startswith("    "):
+        if part.startswith("    ") or FORMULA.match(part):
             yield f"``` {{ .text .wrapped }}\n{dedent(part)}\n```\n"
         else:
-            yield (
-                re.sub(r"(`[^`]*`)|([\\*_<>\[\]])", lambda m: m[1] or f"&#{ord(m[2])};", part)
-                + "\n"
-            )
+            yield inline(part) + "\n"
+
+
+def inline(text: str) -> str:
+    """Text as Markdown, in which only what stands between backticks is code."""
+    return re.sub(r"(`[^`]*`)|([\\*_<>\[\]|&])", lambda m: m[1] or f"&#{ord(m[2])};", text)
 
 
 def environment() -> str:
