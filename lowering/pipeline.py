@@ -66,6 +66,7 @@ from .loops.tighten_bounds import tighten_bounds
 from .loops.unroll import unroll
 from .loops.unswitch_broadcast import unswitch_broadcast
 from .loops.vectorize import vectorize
+from .loops.verify_nest import verified
 from .pass_context import Context
 from .passes import Pass, placed, run_passes
 from .processor import Processor, compiling_for
@@ -103,7 +104,7 @@ GRAPH = (
     cse,
     dce.with_options(simplified=True),
 )
-BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH])
+BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH], verified=verified)
 TO_FORMULAS = (BUILD_FORMULAS, fuse)
 FORMULAS = (scale_by_integers, integer_ranges, rounding_shift, simplify_with_ranges)
 LOOPS = (build_loops, fuse_kernels, in_place, legalize_types)
@@ -195,7 +196,7 @@ GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 UNOPTIMIZED_GRAPH = (inline, dce)
 UNOPTIMIZED_FORMULAS = (
     *UNOPTIMIZED_GRAPH,
-    build_formulas.with_options(body=[p.run for p in UNOPTIMIZED_GRAPH]),
+    BUILD_FORMULAS.with_options(body=[p.run for p in UNOPTIMIZED_GRAPH]),
 )
 UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, build_loops, legalize_types, place_buffers)
 UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], loop_fission, map_to_grid, place_buffers, number_kernels)

@@ -36,8 +36,6 @@ class Nest:
     operands: tuple[Tensor, ...]
     body: Block
     span: Span = NOWHERE
-    # the operator, if it is of another package: its nest is verified
-    outside: object = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)

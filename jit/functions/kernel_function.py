@@ -17,7 +17,7 @@ from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, conjunction
 from ...dialect.kernel_ir.formulas import Formulas, View
 from ...dialect.kernel_ir.kernel_printer import plan_text
-from ...dialect.kernel_ir.loops import MAX_STEPS, If, Kernel, outer_loops
+from ...dialect.kernel_ir.loops import MAX_STEPS, Guard, If, Kernel, outer_loops, statements
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.support.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.support.fork_safety import held_at_fork
@@ -26,9 +26,9 @@ from ...dialect.types.tensor_types import TensorType, Type, as_given
 from ...dialect.types.unify import bind
 from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.analysis.parallel_loops import uses_grid
-from ...lowering.analysis.verify_kernel import check_kernel
 from ...lowering.levels import STAGES
 from ...lowering.loops.expand_functions import expand_functions
+from ...lowering.loops.guard_accesses import guard_accesses
 from ...lowering.loops.kernel_condition_to_branch import kernel_condition_to_branch
 from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.sanitize import sanitize
@@ -101,13 +101,15 @@ class PlanFunction(CompiledFunction):
 
     def _checked(self, plan: Plan) -> Plan:
         """The kernels with checks of accesses that nothing else proves or checks."""
-        if self.options.sanitize or any(map(check_kernel, plan.all_kernels)):
-            if self.target == "cuda":  # which goes on after a check that fails
-                raise TargetError(
-                    "accesses of these kernels depend on data: the targets cpu and "
-                    "cuda-sim check them"
-                )
+        if self.options.sanitize:
             return run_passes((sanitize,), plan, Context())
+        plan = guard_accesses(plan)
+        ends = (s for k in plan.all_kernels for s in statements(k.body) if isinstance(s, Guard))
+        if self.target == "cuda" and any(ends):  # it goes on after a check that fails
+            raise TargetError(
+                "accesses in vector or thread loops of these kernels depend on data: the targets "
+                "cpu and cuda-sim check them"
+            )
         return plan
 
     def _on_grid(self, plan: Plan) -> Plan:

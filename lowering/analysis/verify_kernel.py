@@ -17,6 +17,7 @@ from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, 
 from ...dialect.kernel_ir.kernel_printer import statement_text
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.linear_form import Key
+from ...dialect.types.sizes import Dim
 from ...dialect.types.tensor_types import I1, I64
 from .accesses import stores, varies
 from .dependence import dependence
@@ -68,11 +69,29 @@ class Scope:
     )  # buffers private to an iteration of the vector or parallel loop
 
 
+@dataclass(frozen=True)
+class Unproved:
+    """Accesses that depend on data, or on sizes that are checked when the program is called."""
+
+    places: set[str] = field(default_factory=set)  # one message each
+    indices: set[tuple[ex.Expr, Dim]] = field(default_factory=set)  # with the size of the axis
+    loops: set[ir.For] = field(default_factory=set)  # which may leave the extent of their index
+
+
 def check_kernel(
     kernel: ir.Kernel, strict: bool = False, home: Mapping[ex.Tensor, ex.Tensor] | None = None
 ) -> list[str]:
     """The accesses left unproved because they depend on data; raises LoweringError if the kernel is
-    not legal.
+    not legal: see `unproved_accesses`.
+    """
+    return sorted(unproved_accesses(kernel, strict, home).places)
+
+
+def unproved_accesses(
+    kernel: ir.Kernel, strict: bool = False, home: Mapping[ex.Tensor, ex.Tensor] | None = None
+) -> Unproved:
+    """Verify a kernel, and return the accesses left unproved because they depend on data; raises
+    LoweringError if the kernel is not legal.
 
     In kernels that are not cvm's own, `strict`, every loop that is not serial is proved to carry no
     dependence; of others, those whose subscripts are linear, and which do more than store to one
@@ -85,7 +104,7 @@ def check_kernel(
         checker.hold(kernel.condition.type is I1, f"a condition of type {kernel.condition.type}")
         scope = checker.given(scope, affine_conditions(kernel.condition))
     checker.block(kernel.body, scope)
-    return sorted(checker.unproved)
+    return checker.unproved
 
 
 class _Checker:
@@ -94,7 +113,7 @@ class _Checker:
     ) -> None:
         self.kernel, self.strict = kernel, strict
         self.results = set(kernel.outputs)
-        self.unproved: set[str] = set()
+        self.unproved = Unproved()
         self.stack = 0  # bytes
         self.nest = Nest(kernel.body, kernel.condition, home)
         self.at: ir.Statement | None = None
@@ -248,7 +267,8 @@ class _Checker:
                 place = f"a loop over %{s.index.name} that may {what}"
                 linear = all(isinstance(a, LINEAR) for g in goals for a in _atoms(g))
                 self.hold(not linear or any(_open(g, scope) for g in goals), place)
-                self.unproved.add(place)
+                self.unproved.places.add(place)
+                self.unproved.loops.add(s)
 
     def independent(self, s: ir.For) -> None:
         """Check that iterations of a vector or parallel loop carry no dependence through memory."""
@@ -327,7 +347,8 @@ class _Checker:
                 if not prove(goal, scope.facts, scope.order):
                     place = f"an index of %{tensor.name} may be {what}"
                     self.hold(_open(goal, scope), place)
-                    self.unproved.add(place)
+                    self.unproved.places.add(place)
+                    self.unproved.indices.add((i, d))
 
 
 def _open(goal: Affine, scope: Scope) -> bool:

@@ -21,6 +21,7 @@ from ...dialect.kernel_ir.expressions import Check, Const as Number, Expr, Index
 from ...dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, Step, View
 from ...dialect.kernel_ir.loops import (
     Assert,
+    Fail,
     Steps,
     is_aligned,
     located,
@@ -40,6 +41,7 @@ from ..passes import declare
 from .propagate_constants import propagate_constants
 
 GraphPass: TypeAlias = Callable[[Function, Context], Function | None]
+Verifier: TypeAlias = Callable[[Formula | Nest, Any], Formula | Nest]
 
 
 @declare("formulas", Function)
@@ -48,9 +50,10 @@ def build_formulas(
     context: Context,
     body: Sequence[GraphPass] = (),
     slices: Steps | None = None,
+    verified: Verifier = lambda step, _: step,
 ) -> Formulas:
     """The formulas of a function; `body` are passes for the bodies of its loops, `slices` the steps
-    if it is one.
+    if it is one. Formulas and nests of other packages' operators are `verified`.
     """
     equal = {} if all(a.known_type.is_static for a in function.arguments) else equal_sizes(function)
     tensors: dict[Value, Tensor] = {}
@@ -74,6 +77,11 @@ def build_formulas(
             constants[tensor(value, "constant")] = value.array
         return tensors[value]
 
+    def checked(step: Formula | Nest, operation: Operation) -> Formula | Nest:
+        if type(operation.operator).__module__.startswith(OURS):
+            return step
+        return verified(step, operation.operator)
+
     arguments = tuple(tensor(a, "argument") for a in function.arguments)
     steps: list[Step] = []
     for operation in function.operations:
@@ -87,27 +95,24 @@ def build_formulas(
             operation.operator, Calling
         ):  # calls are inlined and derivatives expanded by now: it is a loop
             trips = cast(Any, typed).steps()
-            program = _callee(function.name, operation, trips, context.module, body)
+            program = _callee(function.name, operation, trips, context.module, body, verified)
             steps.append(LoopNest(results, operands, (), operation.span, program, trips))
         elif typed.has_nest():
             nest = located(map_expressions(typed.nest(*results), in_primitives), operation.span)
             read = {
                 e.tensor for e in nodes(nest) if isinstance(e, Read)
             }  # only the shape of others is used
-            steps.append(
-                Nest(
-                    results,
-                    tuple(t for t in operands if t in read),
-                    nest,
-                    operation.span,
-                    outside=None if type(typed).__module__.startswith(OURS) else operation.operator,
-                )
-            )
+            read_operands = tuple(t for t in operands if t in read)
+            steps.append(checked(Nest(results, read_operands, nest, operation.span), operation))
         else:
             element = typed.element(results[0])
             value = propagate_constants(element.value, constants, operation.span)
             formula = Formula(results[0], element.indices, value, operation.span)
-            steps.append(View(results[0], operands[0], formula) if typed.view else formula)
+            steps.append(
+                View(results[0], operands[0], formula)
+                if typed.view
+                else checked(formula, operation)
+            )
     results = tuple(operand(r) for r in function.results)
     requirements = tuple(r for s in steps for r in requirements_of(s))
     if (size := sum(array.nbytes for array in constants.values())) > LIMITS.get().constant_bytes:
@@ -120,14 +125,20 @@ def build_formulas(
 
 
 def _callee(
-    caller: str, operation: Operation, steps: Steps, module: Module, body: Sequence[GraphPass]
+    caller: str,
+    operation: Operation,
+    steps: Steps,
+    module: Module,
+    body: Sequence[GraphPass],
+    verified: Verifier,
 ) -> Formulas:
     """The formulas of the function that a loop of the caller steps over."""
     callee = called(module, cast(Any, operation.operator))
     context = Context(module)
     for change in body:
         callee = change(callee, context) or callee
-    return build_formulas(replace(callee, name=f"{caller}.{callee.name}"), context, body, steps)
+    named = replace(callee, name=f"{caller}.{callee.name}")
+    return build_formulas(named, context, body, steps, verified)
 
 
 def requirements_of(step: Step) -> Sequence[tuple[str, Span]]:
@@ -138,7 +149,7 @@ def requirements_of(step: Step) -> Sequence[tuple[str, Span]]:
         case Formula():
             return [(e.message, e.span) for e in walk(step.value) if isinstance(e, Check)]
         case Nest(body=body):
-            return [(s.message, s.span) for s in statements(body) if isinstance(s, Assert)]
+            return [(s.message, s.span) for s in statements(body) if isinstance(s, (Assert, Fail))]
     return ()
 
 

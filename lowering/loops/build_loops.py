@@ -20,7 +20,6 @@ from ..formulas.build_formulas import reads
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
 from ..passes import declare
-from .verify_nest import verified_nest
 
 LOWERED = (ex.Reduce, ex.When, ex.Check)  # to statements, as "rarely" is
 
@@ -45,10 +44,11 @@ def build_loops(program: Formulas) -> Plan:
             case Nest(tensors, operands, body, span):
                 parameters = (*sorted_tensors(set(operands)), *tensors)
                 jumps = ir.may_jump(body)  # which no pass reorders
-                nest = ir.Kernel(
-                    name, parameters, body, len(tensors), span, spans=(span,), scheduled=jumps
+                kernels.append(
+                    ir.Kernel(
+                        name, parameters, body, len(tensors), span, spans=(span,), scheduled=jumps
+                    )
                 )
-                kernels.append(verified_nest(nest, step.outside) if step.outside else nest)
     results: list[ex.Tensor] = []
     owned = {*program.arguments, *program.constants}
     for result in program.results:

@@ -1,24 +1,39 @@
-"""Verify the nests of other packages' operators, as kernels that are given as text are."""
+"""Verify formulas and nests of other packages' operators, as kernels that are given as text are."""
 
 from typing import Any
 
-from ...dialect.kernel_ir.loops import Kernel
+from ...dialect.kernel_ir import loops as ir
+from ...dialect.kernel_ir.formulas import Formula, Nest
 from ...dialect.spec.foreign_operators import fault, source_place
-from ..analysis.verify_kernel import LoweringError, check_kernel
+from ..analysis.verify_kernel import LoweringError, unproved_accesses
 from ..analysis.written import unwritten_in
+from .build_loops import build_nest, sorted_tensors
+from .guard_accesses import guarded
 from .zero_fill import fill
 
 
-def verified_nest(kernel: Kernel, operator: Any) -> Kernel:
-    """Verify the kernel of an operator's nest, with zeros in elements that are not proved to be
-    written; raise if it is not legal.
+def verified(step: Formula | Nest, operator: Any) -> Formula | Nest:
+    """Verify how an operator computes its results; raise if that is not legal. Accesses that are
+    not proved to be inside their arrays get guards, in the nest of a formula if it is one; elements
+    that are not proved to be written, zeros.
     """
-    place = source_place(operator.nest)
+    is_formula = isinstance(step, Formula)
+    place = source_place(operator.element if is_formula else operator.nest)
+    told = f"`{'element' if is_formula else 'nest'}` is not legal"
+    if isinstance(step, Formula):
+        kernel = build_nest(step, operator.name)
+    else:
+        parameters = (*sorted_tensors({*step.operands} - {*step.tensors}), *step.tensors)
+        kernel = ir.Kernel(operator.name, parameters, step.body, len(step.tensors), step.span)
     try:
-        check_kernel(kernel, strict=True)
+        unproved = unproved_accesses(kernel, strict=True)
     except LoweringError as e:
-        raise fault(operator, f"`nest` is not legal: {e.message}", place) from None
-    missing = unwritten_in(kernel, kernel.outputs)
+        at = str(e).removeprefix(e.message).strip()
+        raise fault(operator, f"{told}: {e.message}{at and f', in `{at}`'}", place) from None
+    missing = [] if is_formula else unwritten_in(kernel, kernel.outputs)
     for u in (u for u in missing if u.sure):
-        raise fault(operator, f"`nest` is not legal: {u.message}", place)
-    return fill(kernel, {u.tensor for u in missing}) if missing else kernel
+        raise fault(operator, f"{told}: {u.message}", place)
+    if not missing and not unproved.places:
+        return step
+    body = guarded(fill(kernel, {u.tensor for u in missing}), unproved).body
+    return Nest(kernel.outputs, kernel.parameters[: -len(kernel.outputs)], body, step.span)

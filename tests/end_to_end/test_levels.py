@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from available_targets import HERE
 from cvm.jit.functions.kernel_function import KernelFunction
 from cvm.jit.targets import find_target
 
@@ -173,6 +174,31 @@ def test_accesses_that_are_not_proven_are_checked(extent: str, index: str) -> No
     assert f(np.ones(3, np.float32), np.array([2, 0, 1], np.int32)).tolist() == [1, 1, 1]
     with pytest.raises(cvm.CallError, match="is outside of axis 0"):
         f(np.ones(3, np.float32), np.full(10**6, 10**9, np.int32))
+
+
+@pytest.mark.parametrize("target", [t for t in HERE if t != "reference"])
+@pytest.mark.parametrize(
+    "text, bad",
+    [
+        (  # the condition of a loop is evaluated again
+            "kernel @k(%x: tensor<4xi64>) -> (%y: tensor<4xi64> zero) {\n"
+            "  alloc %n: i64\n  %n = 0\n  while %x[%n] > 0 {\n    %n = %n + 1\n  }\n  %y[0] = %n\n}",
+            [1, 1, 1, 1],
+        ),
+        (  # a second name of an array whose element is known to be below 4
+            "kernel @k(%x: tensor<4xi64>) -> (%y: tensor<4xi64> view of %x, %z: tensor<4xi64> zero) {\n"
+            "  if %x[0] >= 0 & %x[0] < 4 {\n    %y[0] = 9\n    %z[%x[0]] = 1\n  }\n}",
+            [1, 0, 0, 0],
+        ),
+    ],
+)
+def test_loops_and_second_names_are_checked_again(target: str, text: str, bad: list[int]) -> None:
+    from cvm.terminal.read_program import compiled, read_level
+
+    f = compiled(read_level("k.loops", text.encode()), "kernels", target)
+    f(np.array([-1, 1, 1, 1]))
+    with pytest.raises(cvm.CallError, match="is outside of axis 0"):
+        f(np.array(bad))
 
 
 VIEWS = """func @main(%x: tensor<6x8xi32>, %w: tensor<8x8xi32>) {

@@ -1,13 +1,15 @@
-"""The nests of other packages' operators are verified as kernels that are given as text are."""
+"""Formulas and nests of other packages' operators are verified as kernels from text are."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.kernel_ir.loops import Break
+from cvm.dialect.kernel_ir.expressions import Element, cast
+from cvm.dialect.kernel_ir.loops import Alloc, Break, While
 from cvm.dialect.spec.operator import OPERATORS
 
 import cvm
@@ -112,10 +114,68 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
             stop = If(self.x[i] > 0, (), (Break(),))
             return (clear, For(i, (stop, Store(y, (i,), self.x[i]))))
 
+    @operator
+    class Picked(Outside[T]):
+        """Reads the elements that the first operand numbers."""
 
-def call(name: str, target: str = "cpu") -> Any:
+        x: T
+
+        def element(self: Any, y: Tensor) -> Any:
+            i = Index("i", y.shape[0])
+            return Element((i,), self.x[cast(self.x[i], I64)])
+
+    @operator
+    class Placed(Outside[T]):
+        """Stores at the places that the first operand numbers, while these are not negative."""
+
+        x: T
+
+        def nest(self: Any, y: Tensor) -> Any:
+            k = Tensor("k", (), I64, "stack")
+            begin = Alloc(k), Store(k, (), constant(0, I64))
+            at, last = cast(self.x[k[()]], I64), Store(k, (), k[()] + 1)
+            return (*begin, While(self.x[k[()]] > -1, (Store(y, (at,), self.x[k[()]]), last)))
+
+    @operator
+    class Shifted(Outside[T]):
+        """Reads beyond the end."""
+
+        x: T
+
+        def element(self: Any, y: Tensor) -> Any:
+            i = Index("i", y.shape[0])
+            return Element((i,), self.x[i + 1])
+
+
+def call(
+    name: str, target: str = "cpu", x: Sequence[float] = (1, -2, 3, -4), **options: Any
+) -> Any:
     program = f"func @main(%x: tensor<4xf64>) {{ %y = outside.{name} %x return %y }}"
-    return cvm.compile(program, target=target)(np.array([1.0, -2.0, 3.0, -4.0]))
+    return cvm.compile(program, target=target, **options)(np.array(x, float))
+
+
+@pytest.mark.parametrize("optimize", [0, 2])
+@pytest.mark.parametrize("target", [t for t in HERE if t != "reference"])
+@pytest.mark.parametrize(
+    ("name", "good", "found", "bad"),
+    [
+        ("picked", (3, 2, 1, 0), (0, 1, 2, 3), (0, 1, 2, 1e9)),
+        ("picked", (0, 0, 3, 3), (0, 0, 3, 3), (0, 1, -1, 2)),
+        ("placed", (1, 3, -9, -9), (0, 1, 0, 3), (4, -9, 0, 0)),
+        ("placed", (2, -9, 0, 0), (0, 0, 2, 0), (0, 1, 2, 3)),  # %x has no element 4
+    ],
+)
+def test_accesses_that_depend_on_data_are_checked(
+    target: str,
+    optimize: int,
+    name: str,
+    good: tuple[float],
+    found: tuple[float],
+    bad: tuple[float],
+) -> None:
+    assert call(name, target, good, optimize=optimize).tolist() == [*found]
+    with pytest.raises(cvm.CallError, match=f"index .* is outside of axis 0, .*outside.{name}"):
+        call(name, target, bad, optimize=optimize)
 
 
 @pytest.mark.parametrize("target", [t for t in HERE if t != "reference"])
@@ -133,9 +193,10 @@ def test_every_element_has_a_value(name: str) -> None:
     [
         ("integers", "%y is f64, the value i32"),
         ("rest", r"its element \[0\] is never written"),
+        ("shifted", "an index of %x may be beyond 4"),
         ("carried", "%y is carried from one iteration to another of the parallel loop over %i"),
     ],
 )
 def test_a_nest_that_is_not_legal_is_refused(name: str, said: str) -> None:
-    with pytest.raises(cvm.Error, match=f"outside.{name}: `nest` is not legal: .*{said}"):
+    with pytest.raises(cvm.Error, match=f"outside.{name}: `(nest|element)` is not legal: .*{said}"):
         call(name)
