@@ -162,14 +162,15 @@ def hoist_constants(plan: Plan) -> Plan:
 def reads_and_writes(
     kernels: Sequence[Kernel], home: Mapping[Tensor, Tensor], own: bool = False
 ) -> tuple[dict[Tensor, None], dict[Tensor, None]]:
-    """The arrays that kernels read before any writes them, in the order of their text, or do not
-    write, and those that they write. With `own`, a kernel reads what it has written itself.
+    """The arrays that kernels read, or have as inputs, before any writes them, and those that they
+    write. With `own`, a kernel reads what it has written itself.
     """
     read: dict[Tensor, None] = {}
     written: dict[Tensor, None] = {}
     for kernel in kernels:
         outputs = [(t, True) for t in kernel.outputs]
         found = [
+            *((t, False) for t in kernel.inputs),  # a result may be a view of one
             *outputs * own,
             *((t, False) for t in (kernel.given if isinstance(kernel, Loop) else ())),
         ]
@@ -186,8 +187,7 @@ def reads_and_writes(
         for t, writes in (*found, *outputs):
             if t in kernel.parameters and (writes or home.get(t, t) not in written):
                 (written if writes else read).setdefault(home.get(t, t))
-    arrays = (home.get(t, t) for k in kernels for t in k.parameters)
-    return read | {t: None for t in arrays if t not in written}, written
+    return read, written
 
 
 @dataclass(frozen=True, eq=False)

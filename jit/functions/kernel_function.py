@@ -31,6 +31,7 @@ from ...lowering.loops.expand_functions import expand_functions
 from ...lowering.loops.guard_accesses import guard_accesses
 from ...lowering.loops.kernel_condition_to_branch import kernel_condition_to_branch
 from ...lowering.loops.legalize_types import legalize_types
+from ...lowering.loops.name_arrays_once import name_arrays_once
 from ...lowering.loops.sanitize import sanitize
 from ...lowering.loops.zero_fill import filled
 from ...lowering.pass_context import Context
@@ -71,7 +72,7 @@ class PlanFunction(CompiledFunction):
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
         self.given, self.declared = plan, declared
         self.options = options
-        given = plan if declared else filled(plan)
+        given = plan if declared else name_arrays_once(filled(plan))
         self.legal: Plan = run_passes((expand_functions, legalize_types), given, Context())
         self.plan = self._prepared(self.legal)
         views = {t: of for p in plan.plans for t, of in p.views.items()}
