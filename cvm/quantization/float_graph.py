@@ -430,7 +430,7 @@ class FloatGraph:
         )
         operations = (*consts, *self.operations)
         function = Function("main", self.function.arguments, operations, tuple(results))
-        return verify(Module({"main": dce(function)}))
+        return verify(Module({"main": dce(function, Context())}))
 
 
 def float_graph(module: Module, entry: str) -> FloatGraph:
