@@ -42,27 +42,29 @@ class EffectFunction(CompiledFunction):
             message = f"@{function.name} has an effect and overwrites an argument"
             raise TargetError(Diagnostic(message, function.span))
         self._compiled: dict[object, tuple[Function, list[Step]]] = {}
+        if self.is_static:  # so that what cannot be compiled is not found by a call only
+            self._steps(self.computed, [t.array_shape for t in self.computed.argument_types])
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         for output, result in zip(outputs, self._evaluated(self.computed, arrays), strict=True):
             output[...] = result
 
     def _evaluated(self, function: Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        typed, steps = self._steps(function, arrays)
+        typed, steps = self._steps(function, [np.shape(a) for a in arrays])
         known = dict(zip(typed.arguments, map(with_plain_truths, arrays), strict=True))
         for step in steps:
             step(known)
         return [v.array if isinstance(v, Literal) else known[v] for v in typed.results]
 
     def _steps(
-        self, function: Function, arrays: Sequence[np.ndarray]
+        self, function: Function, shapes: Sequence[tuple[Any, ...]]
     ) -> tuple[Function, list[Step]]:
         """The function for arguments of these shapes, and its steps."""
-        key = function.name, tuple(np.shape(a) for a in arrays)
+        key = function.name, tuple(shapes)
         if key not in self._compiled:
             types = [
-                as_given(a.known_type, np.shape(array))
-                for a, array in zip(function.arguments, arrays, strict=True)
+                as_given(a.known_type, shape)
+                for a, shape in zip(function.arguments, shapes, strict=True)
             ]
             typed = instantiated(self.module, function, types)
             self._compiled[key] = typed, [*self._built(typed)]

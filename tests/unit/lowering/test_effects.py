@@ -125,6 +125,22 @@ def test_what_refuses_effects(compile: Any, text: str) -> None:
         compile(cvm.parse(PROGRAM))
 
 
+def test_special_values_and_shapes_pass_unchanged() -> None:
+    for element, values in (
+        ("f32", np.array([np.nan, -0.0, np.inf], np.float32)),
+        ("complex<f64>", np.array([1 - 2j, np.nan, 0])),
+        ("i1", np.array([True, False, True])),
+        ("ui64", np.array([2**64 - 1, 0, 7], np.uint64)),
+    ):
+        for shape in ("3x", "1x3x1x", "0x", ""):
+            sizes = [int(n) for n in shape.split("x") if n]
+            array = np.resize(values, sizes) if sizes else values[0].reshape(())
+            text = f"func @main(%x: tensor<{shape}{element}>) {{\n"
+            text += '  %y = acts.note %x {what = "x"}\n  return %y, %x\n}\n'
+            found = cvm.compile(text)(array)
+            assert all(y.tobytes() == array.tobytes() and y.shape == array.shape for y in found)
+
+
 def test_functions_that_overwrite_arguments_are_refused() -> None:
     text = """
         func @main(%x: tensor<2xf32> {inplace}) -> tensor<2xf32> {
