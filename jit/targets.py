@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..dialect.support.diagnostics import TargetError
-from ..dialect.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from ..dialect.ir.function import Function
@@ -125,9 +124,7 @@ def _offered(name: object) -> Target:
     from ..dialect.support.entry_points import load_offered
 
     if not isinstance(name, str) or not load_offered("cvm.targets", name) or name not in TARGETS:
-        known = target_names()
-        meant = did_you_mean(name, known) if isinstance(name, str) else ""
-        raise TargetError(f"unknown target {name!r}{meant}; the targets are {', '.join(known)}")
+        raise TargetError(f"unknown target {name!r}; the targets are {', '.join(target_names())}")
     return TARGETS[name]
 
 

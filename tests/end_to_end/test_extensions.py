@@ -138,7 +138,7 @@ def test_by_entry_points(package: Path) -> None:
         "== [2, 4, 6]\n"
     )
     assert run(package, "test", "slow.cvm") == "1 passed\n"
-    assert "unknown target 'slo'; did you mean slow; the targets are cpu, reference, cuda" in run(
+    assert "unknown target 'slo'; the targets are cpu, reference, cuda, cuda-sim, slow" in run(
         package, "run", "q.cvm", "--target", "slo", "--random-inputs", "1", status=2
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from cvm.dialect.spec.operator import OPERATORS
 from own_patterns import own_patterns
 
 import cvm
+from cvm.cli import main
 from cvm.extending import Operator, T, effect, operator
 from cvm.testing.check_operators import check_operators
 from cvm.tracing.trace import apply
@@ -158,3 +160,15 @@ def test_declarations_and_their_check(capsys: pytest.CaptureFixture[str]) -> Non
     relu: Any = OPERATORS["cvm.relu"]
     with pytest.raises(cvm.Error, match="an operator with an effect has no formula"):
         effect(relu)
+
+
+def test_the_command_runs_an_effect_once_and_beside_its_output(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    text = 'func @main(%x: tensor<2xi32>) {\n  builtin.print %x {label = "x"}\n  return %x\n}\n'
+    (tmp_path / "p.cvm").write_text(text)
+    assert not main(
+        ["run", str(tmp_path / "p.cvm"), "--time", "--random-inputs", "1", "--output", "-"]
+    )
+    found = capfdbinary.readouterr()
+    assert b"x = [" not in found.out and found.err.count(b"x = [") == 1
