@@ -14,9 +14,19 @@ from cvm.testing.filetest import Failure, Filetest, bless, coloured
 
 def test(options: Namespace) -> int:
     blesses = options.bless or os.environ.get("CVM_BLESS") == "1"
+    if blesses and options.k is not None:
+        raise Usage("golden lines are written for whole files, without -k")
+    selected = 0
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for path in [*_files(options.paths)]:
-        commands = dict.fromkeys(Filetest.load(path).commands)
+        named = dict.fromkeys(Filetest.load(path).commands)
+        commands = [c for c in named if options.k is None or options.k in f"{path}: {c}"]
+        selected += len(commands)
+        if options.list:
+            print(
+                *(f"{path}: {command}" for command in commands), sep="\n", end="\n" * bool(commands)
+            )
+            continue
         for command in commands:
             try:
                 diff = perform(Filetest.load(path), command, blesses)
@@ -36,7 +46,12 @@ def test(options: Namespace) -> int:
         if problems := [f"{path}:{n}: {said}" for n, said in Filetest.load(path).problems()]:
             counts["failed"] += 1
             _show(f"{path}: comments: FAILED", problems)
-    print(", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n))
+    if not selected and options.k is not None:
+        raise Usage(f"no test has {options.k!r} in its name")
+    print(
+        ", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n),
+        end="\n" * (not options.list),
+    )
     return 1 if counts["failed"] else 0
 
 

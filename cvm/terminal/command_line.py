@@ -482,6 +482,12 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         "run the `// test` lines of .cvm files",
         [
             _arg("paths", nargs="+", metavar="DIR|FILE"),
+            _arg(
+                "-k",
+                "run the tests that have this in their file's or command's name",
+                metavar="TEXT",
+            ),
+            _flag("--list", "list the tests, and run none"),
             _flag("--bless", "write what they print into their golden lines (also: CVM_BLESS=1)"),
         ],
     ),

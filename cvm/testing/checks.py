@@ -2,6 +2,7 @@
 
     check: T        T occurs after the last match
     check-next: T   T occurs on the line after the last match
+    check-same: T   T occurs on the line of the last match, after it
     check-not: T    T does not occur before the next match
     check-dag: T    T and neighboring check-dag texts occur in any order
 
@@ -26,7 +27,9 @@ _PART = re.compile(r"\{\{(.+?)\}\}|\[\[([A-Za-z_]\w*)(?::(.+?))?\]\](?!\])")
 
 
 class Check(NamedTuple):
-    """A line that looks for text: `check`, `check-next`, `check-not` or `check-dag`."""
+    """A line that looks for text: `check`, `check-next`, `check-same`, `check-not` or
+    `check-dag`.
+    """
 
     kind: str
     pattern: str
@@ -102,6 +105,8 @@ def _compare(
             first = min(start for start, _ in spans)
             if kind == "check-next" and text.count("\n", at, first) != 1:
                 raise _failed("is not on the next line", step[0], text, at)
+            if kind == "check-same" and text.count("\n", at, first):
+                raise _failed("is not on the same line", step[0], text, at)
             _absent(text[:first], forbidden, at, captured, begin)
             forbidden, at = [], max(end for _, end in spans)
     _absent(text, forbidden, at, captured, begin)

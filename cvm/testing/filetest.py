@@ -30,7 +30,7 @@ CHECK_ONLY = (
 )  # text of LLVM or of NVIDIA's compiler, which differs between versions
 WITHOUT_TEXT = ("run", "check", "overflow")
 ENDS = ("error", "warning")  # expectations at the end of a line
-CHECKS = ("check", "check-next", "check-not", "check-dag")
+CHECKS = ("check", "check-next", "check-same", "check-not", "check-dag")
 NEEDS = {
     "run": ("run",),
     "error": ("check",),

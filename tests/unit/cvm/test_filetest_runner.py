@@ -11,8 +11,10 @@ from types import SimpleNamespace
 import pytest
 from cvm.jit.targets import find_target
 
+from cvm import cli
 from cvm.cli import main
 from cvm.testing import checks, commands
+from cvm.testing.checks import Check, Mismatch, check_text
 from cvm.testing.commands import Skipped, perform
 from cvm.testing.filetest import Failure, Filetest
 
@@ -481,3 +483,28 @@ def test_a_long_run_of_blanks_in_an_expectation_is_read_in_time(file: Path) -> N
     with pytest.raises(Failure, match="does not follow"):
         perform(Filetest.load(file), "graph")
     assert time.process_time() - began < 30  # it took hours
+
+
+def test_a_match_on_the_same_line() -> None:
+    text = "%a = add %x, %y\n%b = mul %a, %a\n"
+    check_text(text, [Check("check", "%a =", 1), Check("check-same", "%y", 2)])
+    with pytest.raises(Mismatch, match="is not on the same line"):
+        check_text(text, [Check("check", "%a = add", 1), Check("check-same", "mul", 2)])
+
+
+def test_some_tests_are_listed_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = "func @main(%x: tensor<2xi32>) {\n  return %x\n}\n"
+    calls = "// run: @main([1, 2]) == [1, 2]\n"
+    (tmp_path / "a.cvm").write_text(f"// test run\n// test check\n\n{program}{calls}", "utf-8")
+    (tmp_path / "b.cvm").write_text(f"// test check\n\n{program}", "utf-8")
+    assert cli.main(["test", str(tmp_path), "--list"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("/")[2] for line in listed] == [
+        "a.cvm: run",
+        "a.cvm: check",
+        "b.cvm: check",
+    ]
+    assert cli.main(["test", str(tmp_path), "-k", ": check"]) == 0
+    assert "2 passed" in capsys.readouterr().out
+    assert cli.main(["test", str(tmp_path), "-k", "absent"]) == 2
+    assert cli.main(["test", str(tmp_path), "-k", "run", "--bless"]) == 2
