@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from .scheduling import Schedule, schedule
     from .transforms.control_flow import fori_loop, scan, while_loop
     from .transforms.derivatives import grad, jvp, value_and_grad, vjp
-    from .transforms.traced_function import TracedFunction
+    from .transforms.traced_function import TracedFunction, register_pytree
     from .transforms.vmap import vmap
 
     Reference = _Literal["tflite-reference", "tosa", "onnxruntime"]
@@ -105,6 +105,7 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     "from_mlir": "importers.mlir_text",
     "quantize": "quantization",
     "vmap": "transforms.vmap",
+    "register_pytree": "transforms.traced_function",
     **dict.fromkeys(("fma", "kernel"), "kernels"),
     **dict.fromkeys(("Schedule", "schedule"), "scheduling"),
 }
@@ -134,6 +135,7 @@ __all__ = [
     "load",
     "parse",
     "quantize",
+    "register_pytree",
     "scan",
     "schedule",
     "set_num_threads",

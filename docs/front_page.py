@@ -42,13 +42,14 @@ def panels() -> list[tuple[str, list[str]]]:
 
 def wrapped(line: str, width: int = 90) -> list[str]:
     """A line in parts that fit, cut at blanks."""
+    indent = " " * (len(line) - len(line.lstrip()))
     parts = [""]
-    for word in line.split(" "):
+    for word in line.lstrip().split(" "):
         if parts[-1] and len(parts[-1]) + len(word) >= width:
             parts.append("    " + word)
         else:
             parts[-1] += " " * bool(parts[-1]) + word
-    return parts
+    return [indent + part for part in parts]
 
 
 def picture() -> str:

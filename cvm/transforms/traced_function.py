@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache, partial, update_wrapper
 from html import escape
 from types import MethodType
@@ -119,7 +119,8 @@ class Trace:
 class TracedFunction(Generic[P, R]):
     """A Python function of arrays, traced and compiled for each signature that it is called with.
 
-    Arrays may come in tuples, lists and dictionaries, and are returned in them.
+    Arrays may come in tuples, lists, dictionaries, named tuples, data classes and classes under
+    `cvm.register_pytree`, and are returned in them.
 
     A signature is the structure of the arguments with each array's element type and shape; after
     eight shapes, and for batches, sizes are compiled as unknown. Strings, None, other hashable
@@ -256,7 +257,9 @@ class TracedFunction(Generic[P, R]):
             or compiled.table is None
         ):
             return
-        if any(kind for part in structure for _, kind in leaves(part, "")):
+        if "'node'" in repr(structure) or any(
+            kind for part in structure for _, kind in leaves(part, "")
+        ):
             return  # machine code takes arrays, which a Python number is not by its type
         if len(self._direct) >= 2 * MANY_SHAPES:
             self._direct.clear()
@@ -567,6 +570,10 @@ def flatten(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
     """The structure of a value; `leaf` gives that of anything but a tuple, list or dictionary, from
     it and its place.
     """
+    if (node := _node_of(value)) is not None:
+        names, children, context = node
+        parts = tuple(flatten(v, leaf, f"{name}.{n}") for n, v in zip(names, children, strict=True))
+        return "node", (type(value), context), names, parts
     match value:
         case tuple() | list():
             parts = tuple(flatten(v, leaf, f"{name}[{n}]") for n, v in enumerate(value))
@@ -578,6 +585,78 @@ def flatten(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
                 tuple(flatten(v, leaf, f"{name}[{k!r}]") for k, v in value.items()),
             )
     return leaf(value, name)
+
+
+Children = tuple[Sequence[Any], Any]
+_REGISTERED: dict[type, tuple[Callable[[Any], Children], Callable[[Any, Any], Any]]] = {}
+
+
+def register_pytree(
+    cls: type, flatten: Callable[[Any], Children], unflatten: Callable[[Any, Sequence[Any]], Any]
+) -> None:
+    """Let instances of a class be arguments and results of traced functions.
+
+    Named tuples, and data classes that hold arrays, need no registration.
+
+    Args:
+        cls: The class; its subclasses are classes of their own.
+        flatten: A function of an instance that returns a pair: the parts that hold arrays, and a
+            hashable value that holds everything else and is compiled for.
+        unflatten: A function of that value and the parts that returns an instance.
+
+    Raises:
+        Error: The first argument is not a class, or the others are not functions.
+    """
+    if not isinstance(cls, type) or not callable(flatten) or not callable(unflatten):
+        raise Error("register_pytree takes a class, and two functions of its instances")
+    _REGISTERED[cls] = flatten, unflatten
+
+
+def _node_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Any] | None:
+    """The names and the values of the parts of an instance, and everything else; None for what has
+    no parts, or is a plain tuple, list or dictionary.
+    """
+    cls: Any = type(value)
+    if cls in _REGISTERED:
+        children, context = _REGISTERED[cls][0](value)
+        return tuple(range(len(children))), children, context
+    if isinstance(value, tuple) and hasattr(cls, "_fields"):
+        return cls._fields, value, None
+    if hasattr(cls, "__dataclass_fields__") and _holds_arrays(value):
+        held = {f.name: getattr(value, f.name) for f in fields(value)}
+        plain = {n: v for n, v in held.items() if v is None or isinstance(v, (str, type))}
+        names = tuple(n for n in held if n not in plain)
+        return names, [held[n] for n in names], tuple(plain.items())
+    return None
+
+
+def _holds_arrays(value: Any) -> bool:
+    """Test whether a data class has to be taken apart; one of numbers alone that can be hashed is
+    compiled for.
+    """
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_arrays, value))
+    if isinstance(value, dict):
+        return any(map(_holds_arrays, value.values()))
+    if hasattr(type(value), "__dataclass_fields__"):
+        return type(value).__hash__ is None or any(
+            _holds_arrays(getattr(value, f.name)) for f in fields(value)
+        )
+    return isinstance(value, TracedArray) or hasattr(value, "__dlpack__")
+
+
+def _instance(cls: Any, context: Any, names: Sequence[str], parts: list[Any]) -> Any:
+    """The instance of these parts; a data class's own checks are not run, since its parts may be
+    traced.
+    """
+    if cls in _REGISTERED:
+        return _REGISTERED[cls][1](context, parts)
+    if context is None:
+        return cls._make(parts)
+    made = object.__new__(cls)
+    for name, part in (*context, *zip(names, parts, strict=True)):
+        object.__setattr__(made, name, part)
+    return made
 
 
 def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -> Any:
@@ -655,6 +734,8 @@ def unflatten(structure: Any, leaves: Any) -> Any:
             return value
         case ("dict", keys, parts):
             return {k: unflatten(p, leaves) for k, p in zip(keys, parts, strict=True)}
+        case ("node", (cls, context), names, parts):
+            return _instance(cls, context, names, [unflatten(p, leaves) for p in parts])
         case (kind, parts):
             values = [unflatten(p, leaves) for p in parts]
             return tuple(values) if kind == "tuple" else values
@@ -683,7 +764,7 @@ def leaves(part: Any, name: str) -> Iterator[tuple[str, type | None]]:
         yield name, rest[0] if rest else None
     elif kind != "static":
         for key, inner in zip(
-            rest[0] if kind == "dict" else range(len(rest[0])), rest[-1], strict=True
+            rest[-2] if kind in ("dict", "node") else range(len(rest[-1])), rest[-1], strict=True
         ):
             plain = "".join(c if c.isalnum() and c.isascii() else "_" for c in str(key))
             yield from leaves(inner, f"{name}_{plain}")

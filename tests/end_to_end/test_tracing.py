@@ -2,6 +2,8 @@
 
 import pickle
 import tracemalloc
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -429,3 +431,71 @@ def test_constants_of_built_programs_are_copied(target):
     w[:] = 9
     assert f(np.ones(4, np.float32)).tolist() == [0, 1, 2, 3]
     assert not pickle.loads(pickle.dumps(Data(w))).array.flags.writeable
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    weight: Any
+    bias: Any
+    name: str = "layer"
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.weight, np.ndarray)
+
+
+@dataclass(frozen=True)
+class Choice:
+    factor: int
+
+
+class Box:
+    def __init__(self, value: Any, unit: str) -> None:
+        self.value, self.unit = value, unit
+
+
+def test_instances_come_back_as_what_they_were() -> None:
+    x = np.arange(3.0)
+    swap = cvm.compile(lambda p: type(p)(p[1], p[0]) if type(p) is Pair else (p[1], p[0]))
+    for _ in range(3):  # a plain tuple of the same arrays, served by machine code
+        assert type(swap((x, -x))) is tuple
+    for _ in range(3):
+        found = swap(Pair(x, -x))
+        assert type(found) is Pair and found.first.tolist() == [0, -1, -2]
+    assert type(swap((x, -x))) is tuple
+
+    double = cvm.compile(lambda layers: {k: replaced(v) for k, v in layers.items()})
+    layer = double({"a": Layer(x, x[:0])})["a"]
+    assert type(layer) is Layer and layer.name == "layer" and layer.bias.shape == (0,)
+    assert layer.weight.tolist() == [0, 2, 4]
+    assert double({"a": Layer(x, x, "other")})["a"].name == "other"
+
+    scaled = cvm.compile(lambda x, choice: x.reshape(choice.factor, -1))
+    assert scaled(np.arange(6), Choice(2)).shape == (2, 3)
+    assert scaled(np.arange(6), Choice(3)).shape == (3, 2)
+
+
+def replaced(layer: Layer) -> Layer:
+    made = object.__new__(Layer)
+    for name, value in (("weight", layer.weight * 2), ("bias", layer.bias), ("name", layer.name)):
+        object.__setattr__(made, name, value)
+    return made
+
+
+def test_registered_classes_are_arguments_and_results() -> None:
+    half = cvm.compile(lambda box: Box(box.value / 2, box.unit.upper()))
+    with pytest.raises(cvm.Error):
+        half(Box(np.arange(3.0), "m"))
+    cvm.register_pytree(
+        Box, lambda box: ((box.value,), box.unit), lambda unit, parts: Box(*parts, unit)
+    )
+    found = half(Box(np.arange(3.0), "m"))
+    assert type(found) is Box and found.unit == "M" and found.value.tolist() == [0, 0.5, 1]
+    slope = cvm.grad(lambda box: (box.value**2).sum())(Box(np.arange(3.0), "m"))
+    assert type(slope) is Box and slope.value.tolist() == [0, 2, 4]
+    with pytest.raises(cvm.Error, match="takes a class"):
+        cvm.register_pytree(3, half, half)  # type: ignore[arg-type]
