@@ -623,7 +623,7 @@ def _node_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Any] | None:
     if isinstance(value, tuple) and hasattr(cls, "_fields"):
         return cls._fields, value, None
     if hasattr(cls, "__dataclass_fields__") and _holds_arrays(value):
-        held = {f.name: getattr(value, f.name) for f in fields(value)}
+        held = {f.name: getattr(value, f.name) for f in fields(cls)}
         plain = {n: v for n, v in held.items() if v is None or isinstance(v, (str, type))}
         names = tuple(n for n in held if n not in plain)
         return names, [held[n] for n in names], tuple(plain.items())
