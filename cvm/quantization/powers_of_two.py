@@ -172,7 +172,8 @@ class PowersOfTwo(Scheme):
         parts = [self.value(v) for v in o.xs]
         shifts = [bits_of(x.parameters) - bits_of(p) for x in parts]
         nodes = [
-            self.shifted(x.node, s) if s else x.node for x, s in zip(parts, shifts, strict=True)
+            self.shifted(x.node, s, p.high.bit_length() + 1) if s else x.node
+            for x, s in zip(parts, shifts, strict=True)
         ]
         return Quantized(self.apply("cvm.concatenate", *nodes, axis=o.axis), p)
 

@@ -230,6 +230,17 @@ def test_a_value_that_is_returned_and_read_by_a_table(scheme: Any) -> None:
     assert all(r.snr > 35 for r in cvm.quantize(program, x, scheme).report.results)
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_concatenation_that_is_a_result(scheme: Any) -> None:
+    program = cvm.parse("""
+        func @main(%x: tensor<?N x 3xf32>) -> tensor<?N x 6xf32> {
+          %y = cvm.concatenate %x, %x {axis = 1}
+          return %y
+        }""")
+    x = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    assert cvm.quantize(program, x, scheme).report.results[0].snr > 35
+
+
 def refusal(program: str, data: Any, **options: Any) -> cvm.Error:
     with pytest.raises(cvm.Error) as caught:
         cvm.quantize(cvm.parse(program), data, **options)
