@@ -618,7 +618,12 @@ def _node_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Any] | None:
     """
     cls: Any = type(value)
     if cls in _REGISTERED:
-        children, context = _REGISTERED[cls][0](value)
+        try:
+            children, context = _REGISTERED[cls][0](value)
+            hash(context)
+        except (TypeError, ValueError):
+            message = "a pair: a sequence of parts, and a value that can be hashed"
+            raise Error(f"the function that takes {cls.__name__} apart returns {message}") from None
         return tuple(range(len(children))), children, context
     if isinstance(value, tuple) and hasattr(cls, "_fields"):
         return cls._fields, value, None

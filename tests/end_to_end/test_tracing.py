@@ -497,5 +497,9 @@ def test_registered_classes_are_arguments_and_results() -> None:
     assert type(found) is Box and found.unit == "M" and found.value.tolist() == [0, 0.5, 1]
     slope = cvm.grad(lambda box: (box.value**2).sum())(Box(np.arange(3.0), "m"))
     assert type(slope) is Box and slope.value.tolist() == [0, 2, 4]
+    for wrong in (lambda _: 3, lambda box: ((box.value,), [box.unit])):
+        cvm.register_pytree(Box, wrong, lambda unit, parts: Box(*parts, unit))
+        with pytest.raises(cvm.Error, match="takes Box apart returns a pair"):
+            half(Box(np.arange(3.0), "m"))
     with pytest.raises(cvm.Error, match="takes a class"):
         cvm.register_pytree(3, half, half)  # type: ignore[arg-type]
