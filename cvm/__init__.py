@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from .importers.onnx import from_onnx
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
-    from .kernels import fma, kernel
+    from .kernels import fma, kernel, prange
     from .quantization import quantize
     from .scheduling import Schedule, schedule
     from .transforms.control_flow import fori_loop, scan, while_loop
@@ -106,7 +106,7 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     "quantize": "quantization",
     "vmap": "transforms.vmap",
     "register_pytree": "transforms.traced_function",
-    **dict.fromkeys(("fma", "kernel"), "kernels"),
+    **dict.fromkeys(("fma", "kernel", "prange"), "kernels"),
     **dict.fromkeys(("Schedule", "schedule"), "scheduling"),
 }
 
@@ -134,6 +134,7 @@ __all__ = [
     "limits",
     "load",
     "parse",
+    "prange",
     "quantize",
     "register_pytree",
     "scan",

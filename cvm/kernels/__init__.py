@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from .functions import fma as fma
+from .functions import fma as fma, prange as prange
 
 if TYPE_CHECKING:
     from cvm.jit.options import TargetName

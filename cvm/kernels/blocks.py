@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
@@ -16,6 +17,9 @@ from cvm.dialect.types.tensor_types import I1, I64, UI64
 from cvm.lowering.analysis.prove import prove
 
 from .source import FunctionSource
+
+if TYPE_CHECKING:
+    from .parallel import Region
 
 SIZE_BITS = 42  # sizes, and integers that are computed of few of them, are far from overflow
 MOST_NODES = 24  # of an index expression that is taken apart
@@ -28,6 +32,8 @@ class Blocks:
     def __init__(self, source: FunctionSource, checks: bool) -> None:
         self.source, self.checks = source, checks
         self.out: list[ir.Statement] = []
+        self.region: Region | None = None  # the parallel loop around
+        self.plain = False  # only accesses matter
         self.facts: list[Affine] = []
         self.small: set[ex.Expr] = set()  # indices and variables within SIZE_BITS
         self.order: dict[Key, int] = {}
@@ -121,9 +127,16 @@ class Blocks:
 
     def fail(self, kind: str, message: str, node: ast.AST, *values: ex.Expr) -> None:
         """Ends the kernel by an error."""
+        text, span = f"{kind}: {message}", self.source.span(node)
+        if self.plain:
+            self.out.append(ir.Fail(text, span))
+            return
+        if self.region is not None:
+            self.out += self.region.fail(text, span, [ex.cast(v, I64) for v in values])
+            return
         for n, value in enumerate(values):
             self.out.append(ir.Store(FAULT, (ex.as_index(n),), ex.cast(value, I64)))
-        self.out.append(ir.Fail(f"{kind}: {message}", self.source.span(node)))
+        self.out.append(ir.Fail(text, span))
 
     def fail_if(
         self, condition: ex.Expr, kind: str, message: str, node: ast.AST, *values: ex.Expr

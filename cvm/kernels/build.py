@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import BY_DTYPE, I1, I64, UI64, ElementType
 from cvm.lowering.loops.build_loops import is_speculatable
 
-from . import functions
+from . import functions, parallel
 from .arrays import Along, Array, Known, Made, Values
 from .blocks import FAULT, one_bit
 from .definitions import UNDEFINED, Definitions, arguments
@@ -69,6 +69,7 @@ class Built:
     lets: Mapping[ex.Expr, ex.Expr]
     returned: object  # NumberType, a name of an array, a tuple of these, or None
     captured: Mapping[str, np.ndarray]
+    is_parallel: bool = False
 
 
 class Builder(Arithmetic):
@@ -84,8 +85,14 @@ class Builder(Arithmetic):
         checks: bool,
         types: dict[ast.AST, Any],
         stored: set[ast.AST],
+        plain: bool = False,
     ) -> None:
         super().__init__(source, checks)
+        self.plain = plain
+        self.parallel: list[tuple[ir.For, ast.For]] = []  # of a plain kernel
+        # statements of a plain kernel by id, and what they are made of
+        self.places: dict[int, tuple[ir.Statement, ast.AST]] = {}
+        self.kept: list[ir.Statement] = []
         self.definitions, self.signature = definitions, signature
         self.types, self.stored = types, stored
         self.changed = self.unready = False
@@ -122,6 +129,8 @@ class Builder(Arithmetic):
             )
         none = [ir.Store(FAULT, (ex.as_index(n),), ex.ZERO) for n in range(2)]
         body = (*none, *self.head, *self.allocations, *self.out)
+        if self.plain:
+            parallel.check_races(self, body)
         if not self.changed:
             body = ir.rewrite_block(body, self.without_tests)
         written = [a.tensor for n, a in self.arrays.items() if n in self.written]
@@ -144,6 +153,7 @@ class Builder(Arithmetic):
             self.lets,
             returned,
             self.captured,
+            bool(self.definitions.parallel),
         )
 
     def without_tests(self, s: ir.Statement) -> ir.Block | None:
@@ -213,6 +223,14 @@ class Builder(Arithmetic):
         self.bound = outer
 
     def statement(self, s: ast.stmt) -> bool:
+        block, first = self.out, len(self.out)
+        goes_on = self._statement(s)
+        if self.plain:
+            for made in ir.statements(tuple(block[first:])):
+                self.places.setdefault(id(made), (made, s))
+        return goes_on
+
+    def _statement(self, s: ast.stmt) -> bool:
         match s:
             case ast.Assign(targets, value):
                 self.attempt(lambda: self.assign(targets, value))
@@ -425,6 +443,9 @@ class Builder(Arithmetic):
         """The value of a name where it is used."""
         if node.id not in self.definitions.names:
             return self.outside(node)
+        if reason := self.definitions.unknown.get(node):
+            note = "reductions are n += x, also * & | ^, and n = min(n, x) or max, of n alone"
+            raise self.source.mistake(f"{node.id} {reason}; {note}", node)
         found = self.definitions.reaching.get(node, frozenset({UNDEFINED}))
         if found == {UNDEFINED}:
             raise self.source.mistake(
@@ -488,6 +509,8 @@ class Builder(Arithmetic):
             self.unready = True
             zero = Number(ex.ZERO, True)
             found = self.range_loop(zero, zero, 1, s)
+        if s in self.definitions.parallel:
+            return parallel.build_loop(self, s, found)
         around, facts, index, value, ends = found
         flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
         if flag is not None:
@@ -522,7 +545,8 @@ class Builder(Arithmetic):
         """The loop over a range or an array."""
         match s.iter:
             case ast.Call(function, arguments, []) if (
-                isinstance(f := self.value(function), Known) and f.value is range
+                isinstance(f := self.value(function), Known)
+                and (f.value is range or s in self.definitions.parallel)
             ):
                 if not 1 <= len(arguments) <= 3 or any(
                     isinstance(a, ast.Starred) for a in arguments
@@ -1146,9 +1170,13 @@ class Builder(Arithmetic):
             raise self.source.mistake(message, node)
         name = f"made.{len(self.made)}"
         dims = tuple(Size.named(f"0_{len(self.made)}_{n}") for n in range(len(sizes)))
-        tensor = ex.Tensor(name, dims, element)
+        slots, block = (), ()  # of a parallel loop, whose blocks have an array each
+        if self.region is not None:
+            self.region.has_arrays = True
+            slots, block = (parallel.BLOCKS_WITH_ARRAYS,), (self.region.block,)
+        tensor = ex.Tensor(name, (*slots, *dims), element)
         self.tensors.append(tensor)
-        self.made.append(Made(tensor, whole, node))
+        self.made.append(Made(tensor, (*map(ex.as_index, slots), *whole), node))
         lengths: list[ex.Expr] = []
         for e, dim in zip(sizes, dims, strict=True):
             if not self.proves([affine(e)]) or not self.is_exact(e):
@@ -1160,9 +1188,8 @@ class Builder(Arithmetic):
                 same = affine(length) - affine(e)
                 self.facts += [same, same * -1]
             lengths.append(length)
-        array = Array(
-            name, tensor, tuple(lengths), tuple(Along() for _ in dims), depth=len(self.loops)
-        )
+        along = (*block, *(Along() for _ in dims))
+        array = Array(name, tensor, tuple(lengths), along, depth=len(self.loops))
         self.arrays[name] = array
         self.written.add(name)
         if self.loops or not maker.startswith(("zeros", "empty")):
@@ -1176,7 +1203,7 @@ class Builder(Arithmetic):
                 value = self.held(self.to(fill, NumberType(element), node), True)
             if start is not None:
                 value = self.to(Number(self.let(start) + at[0], True), NumberType(element), node)
-            self.out += ir.nested(at, (ir.Store(tensor, at, value.expr),))
+            self.out += ir.nested(at, (ir.Store(tensor, (*block, *at), value.expr),))
         return array
 
     def expanded(self, e: ex.Expr) -> ex.Expr:
@@ -1218,7 +1245,7 @@ def build(source: FunctionSource, signature: Mapping[str, Any], checks: bool) ->
     """The kernel of a function for arguments of these types: passes over it until the types of its
     variables are known.
     """
-    definitions = Definitions(source.tree)
+    definitions = Definitions(source.tree, parallel.parallel_loops(source))
     types: dict[ast.AST, Any] = {}
     stored: set[ast.AST] = set()
     for _ in range(MOST_PASSES):
@@ -1229,8 +1256,25 @@ def build(source: FunctionSource, signature: Mapping[str, Any], checks: bool) ->
                 raise source.mistake(
                     "the type of a variable of this function is not known", source.tree
                 )
+            if definitions.parallel:
+                _check_races(source, definitions, signature, types, stored)
             return found
     _unstable(source)
+
+
+def _check_races(
+    source: FunctionSource,
+    definitions: Definitions,
+    signature: Mapping[str, Any],
+    types: dict[ast.AST, Any],
+    stored: set[ast.AST],
+) -> None:
+    """Check the accesses of parallel loops, by the indices of arrays whatever their strides."""
+    whole = {
+        n: replace(t, contiguous=True) if isinstance(t, ArrayType) else t
+        for n, t in signature.items()
+    }
+    Builder(source, definitions, whole, False, types, stored, plain=True).kernel()
 
 
 def _unstable(source: FunctionSource) -> NoReturn:

@@ -7,7 +7,7 @@ reaches has its own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -15,7 +15,9 @@ State: TypeAlias = dict[str, frozenset[ast.AST]]
 
 
 class Undefined(ast.AST):
-    """The definition of a name that has no value yet."""
+    """The definition of a name that has no value yet, or none that is known, for a `reason`."""
+
+    reason = ""
 
 
 UNDEFINED = Undefined()
@@ -34,7 +36,10 @@ class Definitions:
     them belongs to.
     """
 
-    def __init__(self, function: ast.FunctionDef) -> None:
+    def __init__(
+        self, function: ast.FunctionDef, parallel: Mapping[ast.For, Mapping[str, str]]
+    ) -> None:
+        self.parallel = parallel  # loops whose iterations run at once, with their reductions
         self.reaching: dict[ast.Name, frozenset[ast.AST]] = {}
         self.names: set[str] = {a.arg for a in arguments(function)}
         self.names.update(
@@ -43,10 +48,20 @@ class Definitions:
             if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
         )
         self._loops: list[_Jumps] = []
+        # of parallel loops, the values of their names before an iteration and after the loop
+        self._around: dict[ast.For, tuple[Undefined, Undefined]] = {}
         self.falls_off = (
             self._block(function.body, {a.arg: frozenset({a}) for a in arguments(function)})
             is not None
         )
+        # uses of names whose values depend on how parallel loops run
+        self.unknown: dict[ast.Name, str] = {}
+        for use, found in self.reaching.items():
+            if reasons := [d.reason for d in found if isinstance(d, Undefined) and d.reason]:
+                self.unknown[use] = reasons[0]
+                self.reaching[use] = frozenset(
+                    UNDEFINED if isinstance(d, Undefined) else d for d in found
+                )
         self._parent: dict[ast.AST, ast.AST] = {}
         self.every = sorted(
             {d for found in self.reaching.values() for d in found if d is not UNDEFINED},
@@ -99,6 +114,8 @@ class Definitions:
                 return _met([self._block(body, state), self._block(orelse, state)])
             case ast.For(target, over, body, orelse):
                 self._uses(over, state)
+                if s in self.parallel:
+                    return self._parallel(state, s, self.parallel[s])
                 return self._loop(state, target, None, body, orelse)
             case ast.While(test, body, orelse):
                 return self._loop(state, None, test, body, orelse)
@@ -139,6 +156,27 @@ class Definitions:
             state = again
         ends = None if isinstance(test, ast.Constant) and test.value else state
         return _met([None if ends is None else self._block(orelse, ends), *jumps.breaks])
+
+    def _parallel(self, state: State, s: ast.For, reduced: Collection[str]) -> State | None:
+        """A loop whose iterations have names of their own, but for reductions."""
+        stored = (n for t in (s.target, *s.body) for n in ast.walk(t) if isinstance(n, ast.Name))
+        own = {n.id for n in stored if isinstance(n.ctx, ast.Store)} - {*reduced}
+        before, after = self._around.setdefault(s, (Undefined(), Undefined()))
+        before.reason = "is carried from one iteration of cvm.prange to another"
+        after.reason = "has no value after a loop over cvm.prange that assigns it"
+        state = {**state, **{n: frozenset({before}) for n in own}}
+        while True:
+            jumps = _Jumps()
+            self._loops.append(jumps)
+            end = self._block(s.body, self._targets([s.target], state))
+            self._loops.pop()
+            again = _met([state, end, *jumps.continues])
+            assert again is not None
+            again |= {n: frozenset({before}) for n in own}
+            if again == state:
+                break
+            state = again
+        return self._block(s.orelse, {**state, **{n: frozenset({after}) for n in own}})
 
     def _targets(self, targets: Iterable[ast.expr], state: State) -> State:
         for target in targets:

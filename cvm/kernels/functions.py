@@ -261,6 +261,14 @@ def fma(a: float, b: float, c: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
+def prange(*bounds: int) -> range:
+    """range(...), whose iterations a kernel may run at once: none writes what another one reads or
+    writes. Numbers that they update by `+ * min max & | ^` are combined in blocks of 1,024
+    iterations, the same for any number of threads.
+    """
+    return range(*bounds)
+
+
 def _fma(b: Builder, given: list[Any], node: ast.Call) -> Number:
     x, y, z = _numbers(b, given, node)
     kind = common(common(x.type, y.type), z.type)

@@ -19,6 +19,7 @@ from cvm.dialect.support.compilation_context import compiling
 from cvm.dialect.support.diagnostics import CallError, Diagnostic, TargetError
 from cvm.dialect.types.tensor_types import BY_DTYPE, I64
 from cvm.jit.calls import fastcall
+from cvm.jit.calls.arguments import has_internal_overlap, share_memory
 from cvm.jit.calls.kernel_table import LARGEST, KernelTable
 from cvm.jit.options import CompileOptions
 from cvm.lowering.scheduling.apply_steps import apply_steps
@@ -91,7 +92,7 @@ class Kernel(Generic[P, R]):
     def _serve(self, version: Version) -> None:
         """Later calls that fit this version go to machine code."""
         with self._lock:
-            if version.table is not None or version.has_workspace:
+            if version.table is not None or version.has_workspace or version.has_own_tests:
                 return
             if not self._tables:
                 slow = MethodType(Kernel.__call__, weakref.proxy(self))
@@ -105,9 +106,29 @@ class Kernel(Generic[P, R]):
         """The version for arguments, compiled where there is none yet."""
         kinds = self._kinds(given)
         plain = self._versions.get((kinds, False)) or self._compiled(kinds, False)
+        if plain.built.is_parallel:
+            self._check_apart(given, plain.built.written)
         if not plain.meet(given):
             return plain
         return self._versions.get((kinds, True)) or self._compiled(kinds, True)
+
+    def _check_apart(self, given: Sequence[Any], written: frozenset[str]) -> None:
+        """Refuse arrays that share memory with one that a parallel kernel stores into."""
+        arrays = [
+            (name, value)
+            for name, value in zip(self.signature.parameters, given, strict=True)
+            if isinstance(value, np.ndarray)
+        ]
+        for n, (name, value) in enumerate(arrays):
+            if name in written and has_internal_overlap(value):
+                raise self._refused(name, "elements of this array share memory under cvm.prange")
+            for other, earlier in arrays[:n]:
+                if {name, other} & written and share_memory(value, earlier):
+                    raise self._refused(
+                        name,
+                        f"this array shares memory with {other} under cvm.prange, and "
+                        "one of them is stored into",
+                    )
 
     @property
     def _place(self) -> Any:

@@ -179,7 +179,7 @@ class Version:
                 if isinstance(dim, int) or (place := atoms.get(dim.terms[0][0])) is None:
                     continue
                 if name in objects:
-                    whole = array.rank != array.tensor.rank
+                    whole = array.strides is not None
                     measures.append(calls.Measure(objects[name], -1 if whole else axis, -1, place))
                 else:
                     measures.append(calls.Measure(-1, built.captured[name].shape[axis], -1, place))
@@ -263,6 +263,15 @@ class Version:
     def has_workspace(self) -> bool:
         """Test whether a call needs memory, which machine code does not allocate."""
         return not isinstance(self.plan.workspace, int) or self.plan.workspace > 0
+
+    @property
+    def has_own_tests(self) -> bool:
+        """Test whether elements of an array that a parallel loop stores into may share memory,
+        which machine code does not test.
+        """
+        built = self.built
+        arrays = (a for n, a in built.arrays.items() if n in built.written)
+        return built.is_parallel and any(a.strides is not None for a in arrays)
 
     def made_table(self, latest: int) -> KernelTable:
         """The table for calls by machine code; `latest` is where the number of the version goes."""

@@ -274,7 +274,7 @@ def take_outputs(
             message = f"out: expected a writable array {type}, got {got}"
             raise CallError(Diagnostic(message, function.span, "call.out", (note,)))
         for k in range(n):
-            if _overlap(array, given[k]):
+            if share_memory(array, given[k]):
                 both = f"%{function.results[k].name} and %{function.results[n].name}"
                 message = (
                     f"out: expected an array for each result, got ones for {both} that share memory"
@@ -339,7 +339,7 @@ def array_in(value: Any) -> np.ndarray | None:
         return None
 
 
-def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+def share_memory(a: np.ndarray, b: np.ndarray) -> bool:
     """Test whether two arrays share memory."""
     try:
         most: Any = 10_000  # steps: NumPy's type stubs know of none and of as many as it takes

@@ -28,6 +28,7 @@ from .kernels import (
     STOPPED,
     Definition,
     KernelEmitter,
+    call_in_parallel,
     parallel_loop,
     stop_if,
 )
@@ -55,7 +56,7 @@ def emit_plans(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1`
     and so on.
     """
-    emission = Emission(*plans, optimize=optimize)
+    emission = Emission(*plans, optimize=optimize, nested=True)
     for kernel in (k for plan in plans for k in plan.all_kernels):
         emission.add(kernel)
     return Text(
@@ -66,12 +67,14 @@ def emit_plans(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
 class Emission:
     """Kernels that go together being emitted, those of plans, or what such plans become."""
 
-    def __init__(self, *plans: Plan, optimize: bool = True) -> None:
+    def __init__(self, *plans: Plan, optimize: bool = True, nested: bool = False) -> None:
         self.optimize = optimize
+        self.nested = nested  # parallel loops inside of kernels go to the pool, too
         self.sizes = tuple(sorted(atoms_of(d for plan in plans for d in _dims(plan)), key=in_order))
         self.requirements = Requirements(plans)
         self.functions: list[Definition] = []
         self.declarations: list[set[ll.Declaration]] = []  # of what each of them calls
+        self.pieces: dict[int, list[ll.Value]] = {}  # the operands of parallel kernels
         self._numbers: dict[Definition, int] = {}  # kernels that are alike have one function
         self._alike: dict[
             object, tuple[int, list[ex.Tensor], dict[Any, int]]
@@ -88,7 +91,13 @@ class Emission:
             n, wanted, places = self._alike[key]
             self._calls[kernel] = n, [[*numbers][places[t]] for t in wanted]
             return
-        emitter = KernelEmitter(kernel, self.sizes, self.requirements.number, self.optimize)
+        emitter = KernelEmitter(
+            kernel,
+            self.sizes,
+            self.requirements.number,
+            self.optimize,
+            self.hand_out if self.nested else None,
+        )
         function, wanted, declarations = emitter.define()
         if (n := self._numbers.setdefault(function, len(self.functions))) == len(self.functions):
             self.functions.append(function)
@@ -96,11 +105,22 @@ class Emission:
         self._calls[kernel] = n, wanted
         self._alike[key] = n, wanted, numbers
 
+    def hand_out(
+        self, kernel: ir.Kernel, others: Sequence[ll.Value]
+    ) -> tuple[int, list[ex.Tensor]]:
+        """The number of the function of a parallel loop of another kernel, and its arrays; `others`
+        are the operands after these.
+        """
+        self.add(kernel)
+        n, wanted = self._calls[kernel]
+        self.pieces[n] = [*(ll.Value("", ll.POINTER) for _ in wanted), *others]
+        return n, wanted
+
     def module(self, plans: Sequence[Plan], first: int = 0, linkage: str = "") -> ll.Module:
         """The entries of plans whose kernels were emitted, and the functions from a number on; the
         others are elsewhere.
         """
-        pieces: dict[int, list[ll.Value]] = {}
+        pieces = {**self.pieces}
         entries = [
             self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)
         ]
@@ -169,9 +189,9 @@ class Emission:
             if (loop := parallel_loop(kernel)) is None:
                 b.do(_call_of(n, operands))
             else:
-                _call_in_parallel(
-                    b, n, operands, size_value(b, loop.index.extent, sizes), grain(loop)
-                )
+                count = size_value(b, loop.index.extent, sizes)
+                stopped = call_in_parallel(b, n, operands, count, grain(loop))
+                stop_if(b, "ne", stopped, ll.Constant("0", ll.STATUS))
                 pieces[n] = operands
             if ll.PARALLEL in self.declarations[n]:
                 stop_if(b, "eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
@@ -219,21 +239,6 @@ def _dims(plan: Plan) -> list[Dim]:
 
 def _call_of(n: int, operands: Sequence[ll.Value]) -> ll.Instruction:
     return ll.call(ll.Declaration(ll.VOID, f"kernel_{n}", ()), *operands)
-
-
-def _call_in_parallel(
-    b: ll.IRBuilder, n: int, operands: list[ll.Value], count: ll.Value, grain: int
-) -> None:
-    """Hands the iterations of a kernel's loop to the pool; its number and operands go along in a
-    context.
-    """
-    context = b.add(ll.alloca(ll.array_type(len(operands) + 1, ll.WORD)))
-    for k, value in enumerate([ll.index(n), *operands]):
-        b.do(ll.store(value, b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))))
-    stopped = b.add(
-        ll.call(ll.PARALLEL, ll.Constant("@piece", ll.POINTER), context, count, ll.index(grain))
-    )
-    stop_if(b, "ne", stopped, ll.Constant("0", ll.STATUS))
 
 
 def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:

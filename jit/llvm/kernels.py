@@ -5,7 +5,7 @@ and no operator.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.execution_plan import scratch_buffers
@@ -18,7 +18,8 @@ from ...lowering.analysis.cost import Sizes, block_operations
 from ...lowering.analysis.lane_offsets import begins
 from ...lowering.analysis.vector_alignment import left_over
 from ...lowering.loops.nontemporal_stores import leading_store
-from ...lowering.loops.parallelize import MOVED, adjoining
+from ...lowering.loops.outline import outlined
+from ...lowering.loops.parallelize import MOVED, adjoining, grain
 from ...lowering.storage.place_buffers import ALIGNMENT
 from . import ir_builder as ll
 from .addresses import Addresses, Scope
@@ -112,6 +113,20 @@ def stop_if(
     b.start(go_on)
 
 
+def call_in_parallel(
+    b: ll.IRBuilder, n: int, operands: Sequence[ll.Value], count: ll.Value, grain: int
+) -> ll.Value:
+    """Hands the iterations of a kernel's loop to the pool, and gives whether they have stopped; the
+    kernel's number and operands go along in a context.
+    """
+    context = b.fresh(ll.POINTER)
+    b.entry.append((context, ll.alloca(ll.array_type(len(operands) + 1, ll.WORD))))
+    for k, value in enumerate([ll.index(n), *operands]):
+        b.do(ll.store(value, b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))))
+    piece = ll.Constant("@piece", ll.POINTER)
+    return b.add(ll.call(ll.PARALLEL, piece, context, count, ll.index(grain)))
+
+
 def is_square(s: ir.For) -> bool:
     """Test whether every iteration of an unrolled loop has one vector and no branches, so that the
     first may load for all.
@@ -191,6 +206,10 @@ class _Pointers(dict[Tensor, ll.Value]):
         return pointer
 
 
+# numbers the function of a kernel that the pool runs, and gives that and its arrays, in their order
+HandOut: TypeAlias = Callable[[ir.Kernel, Sequence[ll.Value]], tuple[int, list[Tensor]]]
+
+
 class KernelEmitter:
     """Emits one kernel's statements. `ask` numbers what it requires."""
 
@@ -200,8 +219,10 @@ class KernelEmitter:
         sizes: Sequence[object],
         ask: Callable[[str, Span], int],
         optimize: bool = True,
+        hand_out: HandOut | None = None,
     ) -> None:
         self.kernel = kernel
+        self.hand_out = hand_out  # parallel loops inside of the kernel
         self.ask = ask
         self.optimize = optimize  # hoist what loops do not change, prefetch, and hint at unrolling
         fed = optimize and is_fed_by_memory(kernel)
@@ -216,6 +237,7 @@ class KernelEmitter:
         self.scope = Scope(mutable, self.arrays)
         self.targets: list[tuple[ll.Block, ll.Block]] = []  # of break and continue, by loop
         self.turns_left: ll.Value | None = None  # until a loop looks for signals
+        self.next_iteration: ll.Block | None = None  # of the parallel loop around
         self.addresses = Addresses(
             self.b,
             self.scope,
@@ -319,7 +341,8 @@ class KernelEmitter:
             case ir.Break() | ir.Continue():
                 self.leave(ll.branch(self.targets[-1][isinstance(s, ir.Continue)]))
             case ir.Return():
-                self.leave(ll.returned())
+                end = self.next_iteration
+                self.leave(ll.returned() if end is None else ll.branch(end))
             case ir.Fail(message, span):
                 number = ll.Constant(str(self.ask(message, span)), ll.STATUS)
                 self.leave(ll.atomic_umax(STATUS_POINTER, number), ll.returned())
@@ -354,7 +377,38 @@ class KernelEmitter:
     def prefetch(self, tensor: Tensor, at: tuple[Expr, ...], further: int = 0) -> None:
         self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at), ll.index(further))
 
+    def handed_out(self, s: ir.For) -> None:
+        """A parallel loop whose iterations the pool runs, as a function of their own; an error of
+        one of them ends the kernel.
+        """
+        b, made = self.b, outlined(self.kernel, s)
+        for cell, value in made.numbers.items():
+            self.emit_statement(ir.Alloc(cell))
+            self.emit_statement(ir.Store(cell, (), value))
+        assert self.hand_out is not None
+        others = (*self.sizes.values(), STATUS_POINTER)
+        n, wanted = self.hand_out(made.kernel, others)
+        operands = [*(self.arrays[made.arrays.get(t, t)] for t in wanted), *others]
+        count = self.addresses.address(s.end - s.start)
+        b.declarations.add(ll.PARALLEL)
+        stopped = call_in_parallel(b, n, operands, count, grain(s))
+        stop_if(b, "ne", stopped, ll.Constant("0", ll.STATUS), *LEAVE)
+        if any(isinstance(t, (ir.Assert, ir.Fail)) for t in ir.statements(s.body)):
+            status = b.add(ll.load(ll.STATUS, STATUS_POINTER))
+            stop_if(b, "ne", status, ll.Constant("0", ll.STATUS), ll.returned())
+        self.scope.drop_stale()
+
+    def is_handed_out(self, s: ir.For) -> bool:
+        """Test whether other threads may run iterations of a loop inside of the kernel."""
+        if s.kind != "parallel" or self.hand_out is None or self.parallel is not None:
+            return False
+        own = allocated(s.body)
+        return not any(t.tensor.space == "register" and t.tensor not in own for t in stores(s.body))
+
     def loop(self, s: ir.For) -> None:
+        if self.is_handed_out(s):
+            self.handed_out(s)
+            return
         if self.optimize:
             self.compute_before(s)
         for r in self.picked.get(id(s), ()):
@@ -411,9 +465,16 @@ class KernelEmitter:
                 self.prefetch(r.tensor, r.indices, FURTHER // r.tensor.element.bytes)
             following = self.b.new_block()
             self.targets.append((left_for or after, following))
+            outer = self.next_iteration
+            if s.kind == "parallel":
+                self.next_iteration = following
             self.emit_block(s.body)
+            self.next_iteration = outer
             self.targets.pop()
-            if jumps_on(s.body):
+            ends = s.kind == "parallel" and any(
+                isinstance(t, ir.Return) for t in ir.statements(s.body)
+            )
+            if ends or jumps_on(s.body):
                 self.b.do(ll.branch(following))
                 self.b.start(following)
             if self.long.get(id(s)) == 0:
@@ -567,7 +628,8 @@ class KernelEmitter:
         self.scope.drop_stale()
         b, scope = self.b, self.scope
         yes, no, after = b.new_block(), b.new_block(), b.new_block()
-        rare = ir.is_rare(s) or (bool(s.then) and isinstance(s.then[-1], ir.Fail))
+        ends = ir.Fail if self.next_iteration is None else (ir.Fail, ir.Return)
+        rare = ir.is_rare(s) or (bool(s.then) and isinstance(s.then[-1], ends))
         weights = f"!prof {RARELY}" if rare else ""  # the usual way decides what stays in registers
         b.do(ll.branch_if(condition, yes, no if s.otherwise else after, weights))
         for start, block in ((yes, s.then), (no, s.otherwise)):
