@@ -544,10 +544,9 @@ class Builder(Arithmetic):
     def iterated(self, s: ast.For) -> Any:
         """The loop over a range or an array."""
         match s.iter:
-            case ast.Call(function, arguments, []) if (
-                isinstance(f := self.value(function), Known)
-                and (f.value is range or s in self.definitions.parallel)
-            ):
+            case ast.Call(function, arguments, []) if isinstance(
+                f := self.value(function), Known
+            ) and (f.value is range or s in self.definitions.parallel):
                 if not 1 <= len(arguments) <= 3 or any(
                     isinstance(a, ast.Starred) for a in arguments
                 ):

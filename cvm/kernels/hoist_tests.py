@@ -63,7 +63,9 @@ def hoisted(b: Blocks, loop: ir.For, values: LoopValues) -> ir.Statement:
             ):
                 plain[var] = e
             case ir.If(ex.Apply("ge", (ex.Cast(i, _), ex.Cast(length, _))) as test, then, ()) if (
-                test.operands[0].type is UI64 and then and isinstance(then[-1], (ir.Fail, ir.Return))
+                test.operands[0].type is UI64
+                and then
+                and isinstance(then[-1], (ir.Fail, ir.Return))
             ):
                 e = affine(plain.get(i, i))
                 if linear.holds([e, (affine(length) - e).plus(-1)]):

@@ -174,7 +174,9 @@ class Reduction:
     function: str
 
     def start(self) -> ir.Block:
-        return ir.Alloc(self.part), ir.assign(self.part, _identity(self.function, self.part.element))
+        return ir.Alloc(self.part), ir.assign(
+            self.part, _identity(self.function, self.part.element)
+        )
 
     def combined(self, part: ex.Expr) -> ir.Store:
         """The number with that of a further block; Python's min and max take the earlier of equal

@@ -69,12 +69,12 @@ class Emission:
 
     def __init__(self, *plans: Plan, optimize: bool = True, nested: bool = False) -> None:
         self.optimize = optimize
-        self.nested = nested  # parallel loops inside of kernels go to the pool, too
         self.sizes = tuple(sorted(atoms_of(d for plan in plans for d in _dims(plan)), key=in_order))
         self.requirements = Requirements(plans)
         self.functions: list[Definition] = []
         self.declarations: list[set[ll.Declaration]] = []  # of what each of them calls
-        self.pieces: dict[int, list[ll.Value]] = {}  # the operands of parallel kernels
+        # the operands of parallel loops inside of kernels, if they go to the pool
+        self.pieces: dict[int, list[ll.Value]] | None = {} if nested else None
         self._numbers: dict[Definition, int] = {}  # kernels that are alike have one function
         self._alike: dict[
             object, tuple[int, list[ex.Tensor], dict[Any, int]]
@@ -96,7 +96,7 @@ class Emission:
             self.sizes,
             self.requirements.number,
             self.optimize,
-            self.hand_out if self.nested else None,
+            None if self.pieces is None else self.hand_out,
         )
         function, wanted, declarations = emitter.define()
         if (n := self._numbers.setdefault(function, len(self.functions))) == len(self.functions):
@@ -113,6 +113,7 @@ class Emission:
         """
         self.add(kernel)
         n, wanted = self._calls[kernel]
+        assert self.pieces is not None
         self.pieces[n] = [*(ll.Value("", ll.POINTER) for _ in wanted), *others]
         return n, wanted
 
@@ -120,7 +121,7 @@ class Emission:
         """The entries of plans whose kernels were emitted, and the functions from a number on; the
         others are elsewhere.
         """
-        pieces = {**self.pieces}
+        pieces = {**(self.pieces or {})}
         entries = [
             self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)
         ]

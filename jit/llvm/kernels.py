@@ -235,9 +235,9 @@ class KernelEmitter:
         self.b = ll.IRBuilder()
         mutable = {*ir.written(kernel), *(kernel.parameters if kernel.aliasing else ())}
         self.scope = Scope(mutable, self.arrays)
-        self.targets: list[tuple[ll.Block, ll.Block]] = []  # of break and continue, by loop
+        # where break and continue go, by loop, and its kind
+        self.targets: list[tuple[ll.Block, ll.Block, ir.LoopKind]] = []
         self.turns_left: ll.Value | None = None  # until a loop looks for signals
-        self.next_iteration: ll.Block | None = None  # of the parallel loop around
         self.addresses = Addresses(
             self.b,
             self.scope,
@@ -324,6 +324,8 @@ class KernelEmitter:
                 self.values.lets[var] = value
             case ir.For(kind="unrolled"):
                 self.unrolled(s)
+            case ir.For(kind="parallel") if self.is_handed_out(s):
+                self.handed_out(s)
             case ir.For():
                 self.loop(s)
             case ir.If():
@@ -341,12 +343,16 @@ class KernelEmitter:
             case ir.Break() | ir.Continue():
                 self.leave(ll.branch(self.targets[-1][isinstance(s, ir.Continue)]))
             case ir.Return():
-                end = self.next_iteration
-                self.leave(ll.returned() if end is None else ll.branch(end))
+                self.leave(self.return_())
             case ir.Fail(message, span):
                 number = ll.Constant(str(self.ask(message, span)), ll.STATUS)
                 self.leave(ll.atomic_umax(STATUS_POINTER, number), ll.returned())
         self.scope.drop_stale()
+
+    def return_(self) -> ll.Instruction:
+        """The end of the kernel, or of an iteration of the parallel loop around."""
+        ends = [following for _, following, kind in self.targets if kind == "parallel"]
+        return ll.branch(ends[-1]) if ends else ll.returned()
 
     def leave(self, *instructions: ll.Instruction) -> None:
         """Ends a block by a jump. What follows, as the rest of a body, is not reached."""
@@ -367,7 +373,7 @@ class KernelEmitter:
         scope.drop_stale()
         b.start(turn)
         self.look_after(LOOK_EVERY)
-        self.targets.append((after, test))
+        self.targets.append((after, test, "serial"))
         self.emit_block(body)
         self.targets.pop()
         b.do(ll.branch(test))
@@ -406,9 +412,6 @@ class KernelEmitter:
         return not any(t.tensor.space == "register" and t.tensor not in own for t in stores(s.body))
 
     def loop(self, s: ir.For) -> None:
-        if self.is_handed_out(s):
-            self.handed_out(s)
-            return
         if self.optimize:
             self.compute_before(s)
         for r in self.picked.get(id(s), ()):
@@ -464,17 +467,10 @@ class KernelEmitter:
             for r in self.few.get(id(s), ()):
                 self.prefetch(r.tensor, r.indices, FURTHER // r.tensor.element.bytes)
             following = self.b.new_block()
-            self.targets.append((left_for or after, following))
-            outer = self.next_iteration
-            if s.kind == "parallel":
-                self.next_iteration = following
+            self.targets.append((left_for or after, following, s.kind))
             self.emit_block(s.body)
-            self.next_iteration = outer
             self.targets.pop()
-            ends = s.kind == "parallel" and any(
-                isinstance(t, ir.Return) for t in ir.statements(s.body)
-            )
-            if ends or jumps_on(s.body):
+            if jumps_on(s.body) or (s.kind == "parallel" and ir.may_jump(s.body)):
                 self.b.do(ll.branch(following))
                 self.b.start(following)
             if self.long.get(id(s)) == 0:
@@ -628,8 +624,7 @@ class KernelEmitter:
         self.scope.drop_stale()
         b, scope = self.b, self.scope
         yes, no, after = b.new_block(), b.new_block(), b.new_block()
-        ends = ir.Fail if self.next_iteration is None else (ir.Fail, ir.Return)
-        rare = ir.is_rare(s) or (bool(s.then) and isinstance(s.then[-1], ends))
+        rare = ir.is_rare(s) or (bool(s.then) and isinstance(s.then[-1], (ir.Fail, ir.Return)))
         weights = f"!prof {RARELY}" if rare else ""  # the usual way decides what stays in registers
         b.do(ll.branch_if(condition, yes, no if s.otherwise else after, weights))
         for start, block in ((yes, s.then), (no, s.otherwise)):
