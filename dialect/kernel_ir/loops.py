@@ -11,7 +11,7 @@
     prefetch  Prefetch(tensor, indices)             prefetches a cache line
     loop      While(condition, body)                runs the body as long as the condition holds
     jump      Break() Continue()                    leaves a serial loop, or an iteration of it
-    end       Return()                              ends the kernel
+    end       Return()                              ends the kernel, or a parallel loop's iteration
     error     Fail(message, span)                   ends the kernel by an error of the call
 
 An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a
@@ -151,7 +151,7 @@ class Continue:
 
 @dataclass(frozen=True, eq=False)
 class Return:
-    """The end of the kernel."""
+    """The end of the kernel, or of an iteration of the parallel loop around."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,6 +383,12 @@ def has_loops(block: Block) -> bool:
 def may_jump(block: Block) -> bool:
     """Test whether a block has jumps, or loops whose ends no bounds tell, at any depth."""
     return any(isinstance(s, (While, Break, Continue, Return, Fail)) for s in statements(block))
+
+
+def ends_iterations(block: Block) -> bool:
+    """Test whether a `return` ends an iteration of a parallel loop."""
+    loops = (s for s in statements(block) if isinstance(s, For) and s.kind == "parallel")
+    return any(isinstance(s, Return) for loop in loops for s in statements(loop.body))
 
 
 def may_leave(block: Block) -> bool:

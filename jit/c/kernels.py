@@ -48,6 +48,9 @@ class Function(Statements):
 
     def __init__(self, kernel: ir.Kernel, names: Names, requirements: Requirements) -> None:
         found = ir.statements(kernel.body)
+        if ir.ends_iterations(kernel.body):
+            message = "C has no `return` of an iteration of a parallel loop"
+            raise TargetError(Diagnostic(message, kernel.span, "build"))
         self.kernel, self.requirements = kernel, requirements
         written = {*ir.written(kernel), *(kernel.parameters if kernel.aliasing else ())}
         super().__init__(C99, {}, written)

@@ -17,7 +17,15 @@ from ...dialect.kernel_ir.execution_plan import Loop, Plan
 from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Extent, conjunction
 from ...dialect.kernel_ir.formulas import Formulas, View
 from ...dialect.kernel_ir.kernel_printer import plan_text
-from ...dialect.kernel_ir.loops import MAX_STEPS, Guard, If, Kernel, outer_loops, statements
+from ...dialect.kernel_ir.loops import (
+    MAX_STEPS,
+    Guard,
+    If,
+    Kernel,
+    ends_iterations,
+    outer_loops,
+    statements,
+)
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.support.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.support.fork_safety import held_at_fork
@@ -116,6 +124,8 @@ class PlanFunction(CompiledFunction):
     def _on_grid(self, plan: Plan) -> Plan:
         """The kernels mapped to the grid of a GPU; as they are where they have been."""
         plan = run_passes((expand_functions.with_options(words=True),), plan, Context())
+        if any(ends_iterations(k.body) for k in plan.all_kernels):
+            raise TargetError("GPUs do not run a `return` of an iteration of a parallel loop yet")
         on_grid = any(uses_grid(k.body) for k in plan.all_kernels)
         checked = self._checked(plan)
         return (
