@@ -7,23 +7,42 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
 from cvm.dialect.kernel_ir.traverse import walk
+from cvm.dialect.support.diagnostics import Span
 from cvm.dialect.types.linear_form import Key
 from cvm.dialect.types.tensor_types import I1, I64, UI64
 from cvm.lowering.analysis.prove import prove
 
 from .source import FunctionSource
 
-if TYPE_CHECKING:
-    from .parallel import Region
-
 SIZE_BITS = 42  # sizes, and integers that are computed of few of them, are far from overflow
 MOST_NODES = 24  # of an index expression that is taken apart
 FAULT = ex.Tensor("kernel.fault", (2,), I64)  # the values that an error's message names
+
+
+@dataclass(eq=False)
+class Region:
+    """The outermost parallel loop around what is being built."""
+
+    block: ex.Expr  # its number, by which it has places of its own
+    status: ex.Tensor
+    failures: list[tuple[str, Span]] = field(default_factory=list[tuple[str, Span]])
+    has_arrays: bool = False
+
+    def fail(self, message: str, span: Span, values: list[ex.Expr]) -> ir.Block:
+        """The end of an iteration by an error."""
+        if (message, span) not in self.failures:
+            self.failures.append((message, span))
+        number = self.failures.index((message, span)) + 1
+        words = [ex.constant(number, I64), *values]
+        return (
+            *(ir.Store(self.status, (self.block, ex.as_index(n)), w) for n, w in enumerate(words)),
+            ir.Return(),
+        )
 
 
 class Blocks:

@@ -14,21 +14,20 @@ they do not depend on threads, and the first block with an error has that of the
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.affine import affine
-from cvm.dialect.support.diagnostics import Span
 from cvm.dialect.types.tensor_types import I1, I64, ElementType
 from cvm.lowering.analysis.cost import Sizes, block_operations
 from cvm.lowering.analysis.dependence import dependence
 from cvm.lowering.analysis.instances import Nest
 from cvm.lowering.loops.parallelize import MOVED, UNKNOWN
 
-from .blocks import FAULT
+from .blocks import FAULT, Region
 from .definitions import UNDEFINED
 from .functions import prange
 from .hoist_tests import LoopValues
@@ -42,27 +41,6 @@ BLOCKS = 1024  # blocks that run at once, whose numbers and errors have places (
 # the same of a loop whose iterations make arrays, of which each block has its own (by hand)
 BLOCKS_WITH_ARRAYS = 64
 LEAST = 2048  # operations of a block of a loop without reductions, at least; estimated, not timed
-
-
-@dataclass(eq=False)
-class Region:
-    """The outermost parallel loop around what is being built."""
-
-    block: ex.Expr  # its number, by which it has places of its own
-    status: ex.Tensor
-    failures: list[tuple[str, Span]] = field(default_factory=list[tuple[str, Span]])
-    has_arrays: bool = False
-
-    def fail(self, message: str, span: Span, values: list[ex.Expr]) -> ir.Block:
-        """The end of an iteration by an error."""
-        if (message, span) not in self.failures:
-            self.failures.append((message, span))
-        number = self.failures.index((message, span)) + 1
-        words = [ex.constant(number, I64), *values]
-        return (
-            *(ir.Store(self.status, (self.block, ex.as_index(n)), w) for n, w in enumerate(words)),
-            ir.Return(),
-        )
 
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -159,7 +137,7 @@ def _of_type(function: str, element: ElementType) -> str:
 
 
 def _identity(function: str, element: ElementType) -> ex.Const:
-    """What a block begins with: -0.0 + x is x for every float."""
+    """The number that a block begins with: -0.0 + x is x for every float."""
     if function == "add" and element.kind == "float":
         return ex.Const(-0.0, element)
     return ir.identity(function, element)

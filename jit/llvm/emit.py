@@ -67,14 +67,15 @@ def emit_plans(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
 class Emission:
     """Kernels that go together being emitted, those of plans, or what such plans become."""
 
+    # the operands of parallel loops inside of kernels, if they go to the pool
+    pieces: dict[int, list[ll.Value]] | None
+
     def __init__(self, *plans: Plan, optimize: bool = True, nested: bool = False) -> None:
-        self.optimize = optimize
+        self.optimize, self.pieces = optimize, {} if nested else None
         self.sizes = tuple(sorted(atoms_of(d for plan in plans for d in _dims(plan)), key=in_order))
         self.requirements = Requirements(plans)
         self.functions: list[Definition] = []
         self.declarations: list[set[ll.Declaration]] = []  # of what each of them calls
-        # the operands of parallel loops inside of kernels, if they go to the pool
-        self.pieces: dict[int, list[ll.Value]] | None = {} if nested else None
         self._numbers: dict[Definition, int] = {}  # kernels that are alike have one function
         self._alike: dict[
             object, tuple[int, list[ex.Tensor], dict[Any, int]]

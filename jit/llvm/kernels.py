@@ -222,8 +222,7 @@ class KernelEmitter:
         hand_out: HandOut | None = None,
     ) -> None:
         self.kernel = kernel
-        self.hand_out = hand_out  # parallel loops inside of the kernel
-        self.ask = ask
+        self.ask, self.hand_out = ask, hand_out  # the latter of parallel loops inside
         self.optimize = optimize  # hoist what loops do not change, prefetch, and hint at unrolling
         fed = optimize and is_fed_by_memory(kernel)
         self.picked = picked_later(kernel) if fed else {}
@@ -341,7 +340,7 @@ class KernelEmitter:
             case ir.While(condition, body):
                 self.while_loop(condition, body)
             case ir.Break() | ir.Continue():
-                self.leave(ll.branch(self.targets[-1][isinstance(s, ir.Continue)]))
+                self.leave(ll.branch(self.targets[-1][:2][isinstance(s, ir.Continue)]))
             case ir.Return():
                 self.leave(self.return_())
             case ir.Fail(message, span):
