@@ -43,6 +43,7 @@ from cvm.dialect.kernel_ir.loops import (
     rewrite_within,
 )
 from cvm.dialect.kernel_ir.traverse import rewrite, walk
+from cvm.dialect.spec.declared_types import DeclaredElement, element_type
 from cvm.dialect.spec.foreign_operators import (
     attributed,
     fault,
@@ -55,7 +56,21 @@ from cvm.dialect.spec.unmet import Unmet
 from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
 from cvm.dialect.support.entry_points import PLACED
 from cvm.dialect.support.suggest import did_you_mean
-from cvm.dialect.types.tensor_types import F32, F64, I1, I8, I16, I32, I64, TensorType, Type
+from cvm.dialect.types.tensor_types import (
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    UI8,
+    UI16,
+    UI32,
+    UI64,
+    TensorType,
+    Type,
+)
 from cvm.importers import IMPORTERS
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
@@ -90,6 +105,10 @@ __all__ = [
     "I32",
     "I64",
     "OPERATORS",
+    "UI8",
+    "UI16",
+    "UI32",
+    "UI64",
     "Alloc",
     "Apply",
     "Builder",
@@ -99,6 +118,7 @@ __all__ = [
     "CompiledFunction",
     "Const",
     "Context",
+    "DeclaredElement",
     "Diagnostic",
     "Element",
     "Error",
@@ -128,6 +148,7 @@ __all__ = [
     "apply",
     "constant",
     "effect",
+    "element_type",
     "indices",
     "lower",
     "lowering",

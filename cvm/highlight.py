@@ -30,7 +30,7 @@ TYPES: dict[str, _TokenType] = {
     ),
     **dict.fromkeys(("VALUE", "RESULT"), Name.Variable),
     **dict.fromkeys(("OPERATOR", "INFIX"), Name.Builtin),
-    **dict.fromkeys(("TENSOR", "FIELD", "ELEMENT", "MISTYPED", "ASCRIPTION"), Keyword.Type),
+    **dict.fromkeys(("TENSOR", "DECLARED", "ELEMENT", "MISTYPED", "ASCRIPTION"), Keyword.Type),
     **dict.fromkeys(("INTEGER", "BITS"), Number.Integer),
     "FLOAT": Number.Float,
     "STRING": String,

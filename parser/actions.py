@@ -11,7 +11,8 @@ from ..dialect.types.attributes import Symbol
 from ..dialect.types.tensor_types import ELEMENT_TYPES
 from . import syntax_tree as syntax
 from .lalr import Actions, Language, node_of
-from .type_syntax import read_type
+from .syntax_tree import read_string
+from .type_syntax import read_attribute
 
 MAX_DEPTH = 32  # of brackets inside brackets
 WORDS: dict[str, Any] = {
@@ -30,7 +31,6 @@ HABITS = {
     "Inf": "inf",
     "infinity": "inf",
 }
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
 class ProgramActions(Actions):
@@ -221,7 +221,9 @@ class ProgramActions(Actions):
             ELEMENT_TYPES["".join(token.text.split())], token.start, token.end
         )
     )
-    attribute_type = node_of(lambda token: syntax.Item(read_type(token), token.start, token.end))
+    attribute_type = node_of(
+        lambda token: syntax.Item(read_attribute(token), token.start, token.end)
+    )
     dense = node_of(
         lambda body, type: syntax.Item(syntax.DenseNode(body, type), body.start, type.end)
     )
@@ -248,38 +250,3 @@ def _nest(
         value = wrong("parse.depth", f"brackets are nested at most {MAX_DEPTH} deep", opening).value
     value = next((i.value for i in items if isinstance(i.value, syntax.Mistake)), value)
     return syntax.Item(value, opening.start, closing.end, depth=depth)
-
-
-def read_string(token: syntax.Token) -> syntax.Item:
-    """The text that a string literal stands for."""
-    body = token.text[1:-1]
-    if "\\" not in body:
-        return syntax.Item(body, token.start, token.end)
-    out, n = [], 0
-    while n < len(body):
-        if body[n] != "\\":
-            out.append(body[n])
-            n += 1
-            continue
-        if (escape := body[n + 1]) in _ESCAPES:
-            out.append(_ESCAPES[escape])
-            n += 2
-        else:
-            close = body.find("}", n)
-            code = body[n + 3 : close] if body[n + 1 : n + 3] == "u{" and close > 0 else ""
-            point = (
-                int(code, 16)
-                if 0 < len(code) <= 6 and all(c in "0123456789abcdefABCDEF" for c in code)
-                else -1
-            )
-            if not 0 <= point < 0x110000 or 0xD800 <= point < 0xE000:
-                at = token.start + 1 + n
-                message = (
-                    f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}'
-                )
-                return syntax.Item(
-                    syntax.Mistake("parse.escape", message, at, at + 2), token.start, token.end
-                )
-            out.append(chr(point))
-            n = close + 1
-    return syntax.Item("".join(out), token.start, token.end)

@@ -14,10 +14,9 @@ from ..dialect.types.attributes import Symbol, conform
 from ..dialect.types.constant_files import FileConstantError
 from ..dialect.types.literal_types import fit, literal_type
 from ..dialect.types.tensor_types import ELEMENT_TYPES, FieldType, TensorType, Type
-from .actions import read_string
 from .scope import Report, Scope
 from .similar_operators import similar_operators
-from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperationNode, Token
+from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperationNode, Token, read_string
 from .type_syntax import unknown_element
 
 

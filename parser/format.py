@@ -181,7 +181,7 @@ class Layout:
 
     def laid_out(self, token: Token) -> str:
         match token.type:
-            case "TENSOR" | "FIELD" | "ELEMENT":
+            case "TENSOR" | "DECLARED" | "ELEMENT":
                 return type_text(token.text)
             case "DENSE":
                 return dense_text(token.text, self.column)

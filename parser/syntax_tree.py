@@ -199,3 +199,39 @@ ItemNode: TypeAlias = FunctionNode | GraphNode | QuotedNode | RewriteNode | Brok
 
 class ProgramNode(NamedTuple):
     items: list[ItemNode]
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
+
+
+def read_string(token: Token) -> Item:
+    """The text that a string literal stands for."""
+    body = token.text[1:-1]
+    if "\\" not in body:
+        return Item(body, token.start, token.end)
+    out, n = [], 0
+    while n < len(body):
+        if body[n] != "\\":
+            out.append(body[n])
+            n += 1
+            continue
+        if (escape := body[n + 1]) in _ESCAPES:
+            out.append(_ESCAPES[escape])
+            n += 2
+        else:
+            close = body.find("}", n)
+            code = body[n + 3 : close] if body[n + 1 : n + 3] == "u{" and close > 0 else ""
+            point = (
+                int(code, 16)
+                if 0 < len(code) <= 6 and all(c in "0123456789abcdefABCDEF" for c in code)
+                else -1
+            )
+            if not 0 <= point < 0x110000 or 0xD800 <= point < 0xE000:
+                at = token.start + 1 + n
+                message = (
+                    f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}'
+                )
+                return Item(Mistake("parse.escape", message, at, at + 2), token.start, token.end)
+            out.append(chr(point))
+            n = close + 1
+    return Item("".join(out), token.start, token.end)

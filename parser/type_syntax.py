@@ -1,8 +1,9 @@
 """Parse types: one token, from left to right, with mistakes located inside it."""
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..dialect.support.suggest import did_you_mean
 from ..dialect.types.sizes import Dim, Size
@@ -15,7 +16,7 @@ from ..dialect.types.tensor_types import (
     TensorType,
     Type,
 )
-from .syntax_tree import Mistake, Token
+from .syntax_tree import Mistake, Token, read_string
 
 HABITS = {  # what the element types are called elsewhere
     "bool": "i1",
@@ -54,6 +55,11 @@ HABITS = {  # what the element types are called elsewhere
 _BLANK = re.compile(r"\s*")
 _DIM = re.compile(r"(\d+|\?\s*[A-Z][A-Z0-9_]*|\?)\s*(?=[x>])", re.ASCII)
 _ELEMENT = re.compile(r"complex\s*<\s*(\w*)\s*>|\w+", re.ASCII)
+_NAME = re.compile(r"!([a-z][a-z0-9_]*\.[a-z0-9_.]+)", re.ASCII)
+_PARAMETER = re.compile(
+    r'-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|true\b|false\b|"(?:[^"\\\n]|\\.)*"', re.ASCII
+)
+MAX_DIGITS = 1000  # of a number in a type; Python converts up to 4300
 _WORD = re.compile(r"[?*-]?\s*\w*")
 
 
@@ -83,15 +89,25 @@ class Cursor(NamedTuple):
         return Cursor(self.text, self.at + len(mark)).blanks()
 
 
-def read_type(token: Token) -> Type | Mistake:
-    """The type a token stands for. Every anonymous `?` is a size of its own."""
+def read_type(token: Token, read: Callable[[str], Any] | None = None) -> Any:
+    """The type a token stands for, or a Mistake. Every anonymous `?` is a size of its own."""
     text = token.text
     try:
-        return _known(text) if "?" not in text else _read(text)
+        return (read or _known)(text) if "?" not in text else _read(text)
     except Wrong as wrong:
         return Mistake(
             "parse.type", wrong.message, token.start + wrong.start, token.start + wrong.end
         )
+
+
+def read_attribute(token: Token) -> Any:
+    """The type that an attribute is, or a Mistake; it may be an element type of a package."""
+    is_declared = token.text.startswith("!") and not token.text.startswith("!cog.")
+    return read_type(token, _declared_alone if is_declared else None)
+
+
+def _declared_alone(text: str) -> ElementType:
+    return _declared(Cursor(text, 0))[0]
 
 
 def _read(text: str) -> Type:
@@ -134,11 +150,9 @@ def _tensor(cursor: Cursor) -> tuple[TensorType, Cursor]:
 
 def _field(cursor: Cursor) -> tuple[FieldType, Cursor]:
     if (name := re.match(r"![\w.]*", cursor.text)) is None or name[0] != "!cog.field":
-        raise Wrong(
-            f"expected !cog.field, got {name[0][:80] if name else '!'}",
-            0,
-            name.end() if name else 1,
-        )
+        element, _ = _declared(cursor)
+        got = f"{cursor.text[:80]}; write tensor<{element}>"
+        raise Wrong(f"expected the type of a tensor, got {got}", 0, len(cursor.text))
     cursor = (
         Cursor(cursor.text, name.end())
         .blanks()
@@ -201,14 +215,60 @@ def check_shape(shape: list[Dim], start: int, end: int) -> None:
         )
 
 
+def _declared(cursor: Cursor) -> tuple[ElementType, Cursor]:
+    """An element type that a package declares: `!ff.elem<17>`."""
+    from ..dialect.spec.declared_types import declared, unknown_type
+
+    name = _NAME.match(cursor.text, cursor.at)
+    start = cursor.at
+    if name is None:
+        raise Wrong("the name of a type is !dialect.type", start)
+    if (kind := declared(name[1])) is None:
+        raise Wrong(unknown_type(name[1]), start, name.end())
+    values: list[Any] = []
+    cursor = Cursor(cursor.text, name.end())
+    if (inner := cursor.blanks()).text.startswith("<", inner.at):
+        cursor = inner.expect("<", "")
+        while not cursor.text.startswith(">", cursor.at):
+            if values:
+                cursor = cursor.expect(",", "between two parameters")
+            value, cursor = _parameter(cursor)
+            values.append(value)
+            cursor = cursor.blanks()
+        cursor = Cursor(cursor.text, cursor.at + 1)
+    try:
+        return kind(*values), cursor
+    except ValueError as e:
+        raise Wrong(str(e), start, cursor.at) from None
+
+
+def _parameter(cursor: Cursor) -> tuple[Any, Cursor]:
+    """A parameter of a type: a number, a truth value, a string or an element type."""
+    if (match := _PARAMETER.match(cursor.text, cursor.at)) is None:
+        if _ELEMENT.match(cursor.text, cursor.at) or cursor.text.startswith("!", cursor.at):
+            return _element(cursor)
+        at = min(cursor.at, len(cursor.text) - 1)
+        raise Wrong("expected a parameter: a number, true, false, a string or a type", at)
+    text, rest = match[0], Cursor(cursor.text, match.end())
+    if text[0] == '"':
+        value = read_string(Token("STRING", text, match.start(), match.end())).value
+        if isinstance(value, Mistake):
+            raise Wrong(value.message, match.start(), match.end())
+        return value, rest
+    if text in ("true", "false"):
+        return text == "true", rest
+    if len(text) > MAX_DIGITS:
+        raise Wrong(f"a number has at most {MAX_DIGITS} characters", match.start(), match.end())
+    return (int(text) if text.lstrip("-").isdigit() else float(text)), rest
+
+
 def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
     if (
         (match := _ELEMENT.match(cursor.text, cursor.at)) is None
         or match[0][0].isdigit()
         or match[0] == "x"
     ):
-        _refuse_dim(cursor)
-    assert match is not None
+        return _declared_or_refused(cursor)
     if (name := "".join(match[0].split())) not in ELEMENT_TYPES:
         if name.rpartition("x")[2] in ELEMENT_TYPES or re.match(
             r"\s+x", cursor.text[match.end() :]
@@ -228,8 +288,10 @@ def unknown_element(name: str) -> str:
     return f"expected an element type, got {name[:80]}{meant}"
 
 
-def _refuse_dim(cursor: Cursor) -> None:
-    """Report an error where a size or an element type is expected."""
+def _declared_or_refused(cursor: Cursor) -> tuple[ElementType, Cursor]:
+    """An element type of a package, or an error where a size or an element type is expected."""
+    if cursor.text.startswith("!", cursor.at):
+        return _declared(cursor)
     match = _WORD.match(cursor.text, cursor.at)
     word = match[0].strip() if match else ""
     start = cursor.at

@@ -19,7 +19,7 @@ from cvm.dialect.support.diagnostics import CallError
 from cvm.dialect.support.fp_environment import DefaultFpEnvironment
 from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import TensorType
-from cvm.jit.calls.arguments import beyond_range, in_order
+from cvm.jit.calls.arguments import beyond_range, in_order, invalid
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import FORMULAS, GRAPH, LOOPS, TO_FORMULAS, context_of
@@ -121,7 +121,8 @@ def _results(f: NativeFunction, arrays: list[Array]) -> list[Array]:
 
 
 def _checked(chunk: np.ndarray, argument: Value) -> np.ndarray:
-    if said := beyond_range(chunk, argument):
+    checked = argument.known_type.element.needs_check
+    if said := invalid(chunk, argument) if checked else beyond_range(chunk, argument):
         raise CallError(f"argument %{argument.name}: {said}")
     return chunk
 
@@ -134,7 +135,7 @@ def _suited(array: Array, argument: Value) -> Array:
         raise CallError(
             f"argument %{argument.name}: expected {argument.type}, got {array.dtype} ({e})"
         ) from None
-    declared = "range" in argument.attributes
+    declared = argument.range is not None or argument.known_type.element.needs_check
     return (
         array.map_blocks(_checked, argument, dtype=array.dtype, meta=array._meta)
         if declared

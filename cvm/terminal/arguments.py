@@ -151,8 +151,8 @@ def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ..
     """Elements in the argument's declared range; otherwise small integers, or floats between -1 and
     1.
     """
-    element = argument.known_type.element
-    bounds = argument.attributes.get("range")
+    element = argument.known_type.element.storage
+    bounds = argument.range
     if element.is_discrete:
         least, most = element.limits
         low, high = bounds or (max(least, -MAGNITUDE), min(most, MAGNITUDE))

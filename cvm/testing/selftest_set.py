@@ -108,7 +108,7 @@ def arguments(
             if isinstance(d, Size):
                 known.setdefault(d.key, 1 + below(f"{name} {d}", [LARGEST_SIZE])[0])
             shape.append(known[d.key] if isinstance(d, Size) else d)
-        bounds = a.attributes.get("range")
+        bounds = a.range
         element = a.known_type.element
         arrays.append(elements(f"{name} {a.name}", element, tuple(shape), kind, bounds))
     return arrays

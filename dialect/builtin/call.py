@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class Calling(Operator[T]):
     """The family of operators that call a function of the module with their first operands."""
 
+    any_element = True
     arguments: tuple[T, ...]
     callee: Symbol
 

@@ -103,6 +103,7 @@ def _nested(array: Any) -> str:
 class Const(Operator[T]):
     """A constant: `const dense<...> : type` or `const file("weights.npz", "name") : type`."""
 
+    any_element = True
     name = "const"
     data: Data
     type: Type

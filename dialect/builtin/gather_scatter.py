@@ -164,6 +164,7 @@ class Gather(Indexing[T]):
     NumPy's X[:, i, :, j] for indices of one shape; u... stand where the first of the axes was.
     """
 
+    any_element = True
     x: T
     indices: tuple[T, ...]
     axes: tuple[int, ...]

@@ -107,6 +107,7 @@ class Reshape(Reshaping[T]):
     one, from the first on. Absent, they leave the axes as they are.
     """
 
+    any_element = True
     x: T
     split: tuple[tuple[int, ...], ...] | None = None
     merge: tuple[int, ...] | None = None

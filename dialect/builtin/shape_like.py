@@ -59,6 +59,7 @@ class ReshapeLike(Like[T], Reshaping[T]):
     reshape.
     """
 
+    any_element = True
     transpose = "builtin.reshape_like"
     constraints = (
         C(
@@ -218,6 +219,7 @@ class BroadcastLike(Like[T]):
     NumPy's broadcasting; shapes are aligned on the right.
     """
 
+    any_element = True
     transpose = "builtin.sum_like"
     constraints = (
         C(1, "rank(x) <= rank(like)", lambda o: len(o.x.array_shape) <= len(o.like.array_shape)),

@@ -49,7 +49,7 @@ def numbers(*names: str, also: str = "") -> C:
         elements = {t.element for t in given.values()}
         return (
             len(elements) <= 1
-            and elements <= set(NUMBERS)
+            and (elements <= set(NUMBERS) or (o.any_element and _declared(elements)))
             and all(t.element is I32 for t in indices)
         )
 
@@ -57,6 +57,10 @@ def numbers(*names: str, also: str = "") -> C:
     return C(
         0, text, hold, help=lambda o: NARROW * any(t.element.bits == 8 for _, t in o.operands())
     )
+
+
+def _declared(elements: set[ElementType]) -> bool:
+    return all(e.kind == "declared" for e in elements)
 
 
 def one_element_type(*names: str) -> C:

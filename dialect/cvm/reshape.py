@@ -22,6 +22,7 @@ from .transpose_tile_concatenate import axes_exist, from_start
 class SameElements(CvmOperator[T], Reshaping[T]):
     """The family of operators that regroup the elements."""
 
+    any_element = True
     x: T
 
 

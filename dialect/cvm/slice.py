@@ -26,6 +26,7 @@ class Slice(CvmOperator[T]):
     ⌈(e_vec[i] - b_vec[i]) / s_arr[i]⌉.
     """
 
+    any_element = True
     x: T
     begin: tuple[int, ...] = ()
     end: tuple[int, ...] = ()
@@ -133,6 +134,7 @@ class SliceLike(CvmOperator[T]):
     where `axes` is empty. (Transform Operators, slice_like)
     """
 
+    any_element = True
     x: T
     shape_like: T
     axes: tuple[int, ...] = ()

@@ -36,6 +36,7 @@ class Take(CvmOperator[T]):
     = flatten(X). (Transform Operators, take)
     """
 
+    any_element = True
     x: T
     indices: T
     axis: int | None = None
@@ -132,6 +133,7 @@ class Where(CvmOperator[T]):
     A one-dimensional Cond chooses rows: Cond[d_0] decides. (Transform Operators, where)
     """
 
+    any_element = True
     cond: T
     a: T
     b: T

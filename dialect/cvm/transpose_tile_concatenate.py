@@ -27,6 +27,7 @@ class Repeat(CvmOperator[T]):
     Each element is repeated right after itself along the axis.
     """
 
+    any_element = True
     x: T
     axis: int
     repeats: int
@@ -66,6 +67,7 @@ class Tile(CvmOperator[T]):
     filled up with 1.
     """
 
+    any_element = True
     x: T
     reps: tuple[int, ...]
 
@@ -108,6 +110,7 @@ class Concatenate(CvmOperator[T]):
     new_idx = Σ_{j<i} n^j_axis + d_axis. I^i is xs[i] and n^i its shape.
     """
 
+    any_element = True
     xs: tuple[T, ...]
     axis: int
 
@@ -177,6 +180,7 @@ class Transpose(CvmOperator[T]):
     real_axes are `axes`, N being added to negative ones, or N-1, ..., 0 where `axes` is empty.
     """
 
+    any_element = True
     x: T
     axes: tuple[int, ...] = ()
 

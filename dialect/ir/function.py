@@ -38,6 +38,13 @@ class Value:
         assert self.type is not None, f"%{self.name} has not been verified"
         return self.type
 
+    @property
+    def range(self) -> tuple[Any, Any] | None:
+        """The least and the greatest element that a call may pass: declared of the argument, or by
+        its element type.
+        """
+        return self.attributes.get("range", self.known_type.element.range)
+
     def __repr__(self) -> str:
         return f"%{self.name}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..builtin import Calling
-from ..spec.operator import C, Operator, actual_values, violated
+from ..spec.operator import DIALECTS, C, Operator, actual_values, violated
 from ..support.compilation_context import abridged, too_many
 from ..support.diagnostics import Diagnostic, Note, Span, VerifyError, counted
 from ..support.limits import LIMITS
@@ -233,9 +233,8 @@ def _operands_agree(
     operator = operation.operator
     for name, value in operands.items():
         type = type_of(scope, value)
-        takes_fields = operator.dialect in FIELD_DIALECTS or isinstance(operator, Calling)
-        if isinstance(type, FieldType) and not takes_fields:
-            message = f"the operands of {operator.name} are tensors, but {name} is {type}"
+        special = isinstance(type, FieldType) or (type and type.element.kind == "declared")
+        if special and (message := _untaken(operator, name, type)):
             scope.report(
                 f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
             )
@@ -259,6 +258,18 @@ def _operands_agree(
             )
             return False
     return True
+
+
+def _untaken(operator: Operator[Any], name: str, type: Any) -> str:
+    """A message if an operator takes no fields, or no elements of a type of a package."""
+    if not isinstance(type, FieldType):
+        if operator.any_element or operator.dialect not in DIALECTS:
+            return ""
+        others = "operators of its package do, and those that move elements"
+        return f"{operator.name} takes no elements of {type.element}: {others}"
+    if operator.dialect in FIELD_DIALECTS or isinstance(operator, Calling):
+        return ""
+    return f"the operands of {operator.name} are tensors, but {name} is {type}"
 
 
 FIELD_DIALECTS = ("cog", "builtin")  # whose operands may be fields

@@ -119,6 +119,7 @@ class Operator(Generic[T]):
     rearranges: ClassVar[bool] = (
         False  # the result shows elements of the first operand, reordered or fewer
     )
+    any_element: ClassVar[bool] = False  # it moves elements, also those of types of packages
     results: ClassVar[tuple[str, ...]] = ("y",)
     example: ClassVar[Any] = ""  # a program, or the arguments of `example_program`
     version: ClassVar[int] = 1  # part of the compile cache's key

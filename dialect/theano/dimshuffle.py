@@ -19,6 +19,7 @@ class Dimshuffle(Operator[T]):
     nothing is copied.
     """
 
+    any_element = True
     x: T
     new_order: tuple[int | Literal["x"], ...]
     input_broadcastable: tuple[bool, ...] | None = None

@@ -1,6 +1,7 @@
 """Types of literal operands, dialect by dialect, and the range checks of literals."""
 
 import math
+import typing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -36,6 +37,8 @@ def fit(value: Any, element: ElementType) -> Any:
     """The value as one of the element type; ValueError if it is of another kind or too large.
     Floats are rounded later.
     """
+    if element.kind == "declared":
+        return typing.cast(Any, element).fit(value)
     if isinstance(value, bool):
         if element.kind == "bool":
             return value

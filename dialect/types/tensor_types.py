@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from ..support.diagnostics import Error
 from .sizes import Dim, Given, Shape, Size, product
 
-Kind = Literal["bool", "int", "uint", "float", "complex"]
+Kind = Literal["bool", "int", "uint", "float", "complex", "declared"]  # the last by a package
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,20 @@ class ElementType:
     kind: Kind
     bits: int
 
+    # of a type of a package: the least and the greatest element, and whether there is a condition
+    # on elements besides
+    range: ClassVar[Any] = None
+    needs_check: ClassVar[Any] = False
+
     @property
     def dtype(self) -> np.dtype:
         """NumPy's type of the element; that of bf16 is of the package ml_dtypes."""
         return _DTYPES.get(self.name) or _bfloat16()
+
+    @property
+    def storage(self) -> "ElementType":
+        """The builtin type of the stored elements, another one for a type of a package."""
+        return self
 
     @property
     def is_integer(self) -> bool:

@@ -89,9 +89,9 @@ def _described(value: Value) -> str:
     type = value.known_type
     size = product(type.array_shape)
     notes = {"bool": ", each 0 or 1", "complex": ", pairs of real and imaginary part"}.get(
-        type.element.kind, ""
+        type.element.storage.kind, ""
     )
-    bounds = value.attributes.get("range")
+    bounds = value.range
     declared = "" if bounds is None else f", from {bounds[0]} to {bounds[1]}"
     if (scale := value.attributes.get("scale")) is not None:
         zero = value.attributes.get("zero_point", 0)

@@ -61,6 +61,7 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
     if (
         PLACED
         or patterns is None
+        or any(v.known_type.element.kind == "declared" for f in functions for v in f.values())
         or any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations)
         or (SOURCES and not _packages(OPERATORS.modules.values()) <= _packages(SOURCES))
     ):

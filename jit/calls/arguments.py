@@ -193,7 +193,7 @@ def like_arguments(results: Sequence[np.ndarray], given: Any, like: str | None) 
 
 def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
     """Python numbers as the wanted element type, where that loses nothing."""
-    element = wanted.element
+    element = wanted.element.storage
     if array.dtype == object and not array.ndim:
         raise ValueError(f"expected {wanted}, got {type(array[()]).__name__}")
     if array.dtype.kind not in "biufc":
@@ -235,15 +235,23 @@ def _check(
                 if first != n:
                     same = f"{d} = {first}, as in %{where.name}"
                     raise ValueError(f"expected {wanted} with {same}, got {describe(array)}")
-    if said := beyond_range(array, argument):
+    if said := (wanted.element.needs_check and invalid(array, argument)) or beyond_range(
+        array, argument
+    ):
         raise ValueError(said)
+
+
+def invalid(array: np.ndarray, argument: Value) -> str:
+    """A message about the first element that is none of the argument's declared element type."""
+    element: Any = argument.known_type.element
+    return element.invalid(array)
 
 
 def beyond_range(array: np.ndarray, argument: Value) -> str:
     """A message about the first element outside the argument's declared range; empty if there is
     none.
     """
-    bounds = argument.attributes.get("range")
+    bounds = argument.range
     if bounds is None or not array.size or (array.min() >= bounds[0] and array.max() <= bounds[1]):
         return ""
     low, high = bounds

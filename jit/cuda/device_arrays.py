@@ -86,7 +86,7 @@ def take_device_arguments(
         taken.append(array := device_array(value))
         if said := disagreement(array, argument.known_type, device):
             raise ValueError(said)
-        if "range" not in argument.attributes:
+        if argument.range is None and not argument.known_type.element.needs_check:
             return np.broadcast_to(np.zeros((), array.dtype), array.shape)
         order(array.stream or 0, 0)
         device.download(array.address, host := np.empty(array.shape, array.dtype))

@@ -200,6 +200,7 @@ class NativeFunction(CompiledFunction):
         function = self.head
         asked = {k for a in function.arguments for k in a.attributes}
         sizes = [d for t in function.argument_types for d in t.array_shape if isinstance(d, Size)]
+        asked |= {"valid" for t in function.argument_types if t.element.needs_check}
         return bool(not asked - {"range"} and function.results and all(d.is_atom for d in sizes))
 
     def _call_directly(self) -> None:

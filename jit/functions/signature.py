@@ -25,7 +25,8 @@ def described(head: Signature) -> dict[str, Any] | None:
     types = (*function.argument_types, *function.result_types)
     others = () if head.left_open is None else head.left_open.others
     if (
-        (head.left_open is None and not all(t.is_static for t in types))
+        any(t.element.kind == "declared" for t in types)
+        or (head.left_open is None and not all(t.is_static for t in types))
         or not all(isinstance(t, TensorType) for t in (*types, *others))
         or any(
             v.span.source is not function.span.source

@@ -117,9 +117,9 @@ define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline
 def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
     """The arguments that have a declared range, by position: their types, and the ranges."""
     return {
-        k: (a.known_type, r)
+        k: (a.known_type.with_element(a.known_type.element.storage), r)
         for k, a in enumerate(function.arguments)
-        if (r := a.attributes.get("range"))
+        if (r := a.range)
     }
 
 

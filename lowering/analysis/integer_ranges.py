@@ -126,10 +126,9 @@ def ranges_of(
 
 def declared_range(argument: Value) -> Interval | None:
     """The declared range of an argument."""
-    bounds = argument.attributes.get("range")
-    return (
-        None if bounds is None or not argument.known_type.element.is_discrete else Interval(*bounds)
-    )
+    bounds = argument.range
+    discrete = argument.known_type.element.storage.is_discrete
+    return None if bounds is None or not discrete else Interval(*bounds)
 
 
 def range_of(array: np.ndarray) -> Interval:

@@ -64,10 +64,12 @@ def build_formulas(
     def tensor(value: Value, space: str) -> Tensor:
         type = with_sizes(value.known_type, equal)
         space = (
-            "slice" if value in sliced and not is_aligned(type.array_shape, type.element) else space
+            "slice"
+            if value in sliced and not is_aligned(type.array_shape, type.element.storage)
+            else space
         )
         tensors[value] = Tensor(
-            unique_name(value.name, used, "."), type.array_shape, type.element, space
+            unique_name(value.name, used, "."), type.array_shape, type.element.storage, space
         )
         return tensors[value]
 

@@ -57,7 +57,7 @@ class Analysis:
         def tensor(value: Value) -> Tensor:
             if value not in tensors:
                 type = value.known_type
-                tensors[value] = Tensor(value.name, type.array_shape, type.element)
+                tensors[value] = Tensor(value.name, type.array_shape, type.element.storage)
                 if isinstance(value, Literal):
                     hold(value, value.array)
             return tensors[value]

@@ -73,4 +73,6 @@ def may_fail(operation: Operation) -> bool:
 
 def tensor(value: Value) -> Tensor:
     """A tensor of index notation in a value's place."""
-    return Tensor(value.name, value.known_type.array_shape, value.known_type.element, "argument")
+    return Tensor(
+        value.name, value.known_type.array_shape, value.known_type.element.storage, "argument"
+    )

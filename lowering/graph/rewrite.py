@@ -93,7 +93,7 @@ class Builder:
 
     def range(self, value: Value) -> tuple[int, int] | None:
         """The least and the greatest value that elements may have; None where they are floats."""
-        element = value.known_type.element
+        element = value.known_type.element.storage
         if not element.is_discrete or value in self.added:
             return element.limits if element.is_discrete else None
         found = self._rewriting.interval(value)
@@ -330,7 +330,7 @@ class Rewriting:
             v = pending[-1]
             slot = self.owners.get(v)
             operands = [] if slot is None else [x for _, x in slot.operation.operator.operands()]
-            discrete = [x for x in operands if x.known_type.element.is_discrete]
+            discrete = [x for x in operands if x.known_type.element.storage.is_discrete]
             if missing := [x for x in discrete if x not in self.intervals]:
                 pending += missing
                 continue
@@ -341,7 +341,7 @@ class Rewriting:
 
     def interval_over_operands(self, value: Value) -> Interval:
         """The interval of a value, given those of the operands of its owner."""
-        element = value.known_type.element
+        element = value.known_type.element.storage
         if isinstance(value, Literal):
             return range_of(value.array)
         if (slot := self.owners.get(value)) is None:
@@ -366,7 +366,7 @@ class Rewriting:
         if not may_fail(operation):
             return False
         for _, value in operation.operator.operands():
-            if value.known_type.element.is_discrete:
+            if value.known_type.element.storage.is_discrete:
                 self.interval(value)
         formula, known = self.formula(operation)
         checks = [] if formula is None else [e for e in walk(formula) if isinstance(e, Check)]

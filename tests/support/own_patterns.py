@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cvm.dialect.spec.declared_types import TYPES
 from cvm.dialect.spec.operator import OPERATORS, OURS
 from cvm.dialect.support.entry_points import SOURCES
 from cvm.lowering.graph.patterns import LOWERINGS, PATTERNS
@@ -16,7 +17,7 @@ def own_patterns() -> Iterator[None]:
     that it declares are gone after it.
     """
     names, dialects = {*OPERATORS._known}, {*OPERATORS.modules}
-    kept = [(registry, dict(registry)) for registry in (PATTERNS, LOWERINGS, SOURCES)]
+    kept = [(registry, dict(registry)) for registry in (PATTERNS, LOWERINGS, SOURCES, TYPES)]
     for registry, _ in kept:
         registry.clear()
     try:

@@ -1,0 +1,1 @@
+"""The dialect ff: prime fields, with elements of a type of their own."""
