@@ -419,7 +419,7 @@ def test_the_table_of_numpy_functions_is_up_to_date() -> None:
 
 
 def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns, fir, log, a_pass = blocks(
+    patterns, fir, log, field, a_pass = blocks(
         (ROOT / "docs" / "extending.md").read_text("utf-8"), "python"
     )
     monkeypatch.setattr(extending, "REGISTERED", {})
@@ -445,6 +445,10 @@ def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setitem(sys.modules, "page", page)  # where the hints of fields are looked up
         exec(compile(fir, "docs/extending.md", "exec"), page.__dict__)
         exec(compile(log, "docs/extending.md", "exec"), page.__dict__)
+        exec(compile(field, "docs/extending.md", "exec"), page.__dict__)
+        elements = cvm.compile("func @main(%x: tensor<2x!ff.elem<17>>) { return %x }")
+        with pytest.raises(cvm.CallError, match="from 0 to 16, got 17"):
+            elements(np.uint32([1, 17]))
         logging = "func @main(%x: tensor<2xi32>) {\n  dsp.log %x\n  return %x\n}\n"
         assert cvm.compile(logging)(np.int32([1, 2])).tolist() == [1, 2]
         module = cvm.parse(page.__dict__["Fir"].example)

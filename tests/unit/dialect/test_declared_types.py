@@ -21,6 +21,7 @@ from cvm.lowering.graph.fold_constants import fold_constants
 from own_patterns import own_patterns
 
 import cvm
+from cvm.cli import main
 from cvm.extending import UI8, UI32, Context, TensorType
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "finite_fields"
@@ -161,3 +162,8 @@ def test_mistakes_in_declarations() -> None:
     assert "cvm is one of cvm" in declared(type_name="cvm.elem", storage=UI32)
     assert "a type of this name already" in declared(type_name="parity.even", storage=UI8)
     assert "its storage is a builtin" in declared(type_name="parity.odd")
+
+
+def test_golden_tests_of_the_example(field: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", str(EXAMPLE / "tests")]) == 0
+    assert "2 passed" in capsys.readouterr().out
