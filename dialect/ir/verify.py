@@ -233,8 +233,9 @@ def _operands_agree(
     operator = operation.operator
     for name, value in operands.items():
         type = type_of(scope, value)
-        special = isinstance(type, FieldType) or (type and type.element.kind == "declared")
-        if special and (message := _untaken(operator, name, type)):
+        if (isinstance(type, FieldType) or (type and type.element.kind == "declared")) and (
+            message := _untaken(operator, name, type)
+        ):
             scope.report(
                 f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
             )
