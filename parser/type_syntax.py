@@ -91,9 +91,8 @@ class Cursor(NamedTuple):
 
 def read_type(token: Token, read: Callable[[str], Any] | None = None) -> Any:
     """The type a token stands for, or a Mistake. Every anonymous `?` is a size of its own."""
-    text = token.text
     try:
-        return (read or _known)(text) if "?" not in text else _read(text)
+        return _read(token.text) if "?" in token.text else (read or _known)(token.text)
     except Wrong as wrong:
         return Mistake(
             "parse.type", wrong.message, token.start + wrong.start, token.start + wrong.end

@@ -39,10 +39,7 @@ class Value:
         return self.type
 
     @property
-    def range(self) -> tuple[Any, Any] | None:
-        """The least and the greatest element that a call may pass: declared of the argument, or by
-        its element type.
-        """
+    def range(self) -> tuple[Any, Any] | None:  # declared of an argument, or of its element type
         return self.attributes.get("range", self.known_type.element.range)
 
     def __repr__(self) -> str:

@@ -31,8 +31,7 @@ class ElementType:
         return _DTYPES.get(self.name) or _bfloat16()
 
     @property
-    def storage(self) -> "ElementType":
-        """The builtin type of the stored elements, another one for a type of a package."""
+    def storage(self) -> "ElementType":  # the builtin type of the stored elements
         return self
 
     @property
