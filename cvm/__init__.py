@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
     from .importers.mlir_text import from_mlir
     from .importers.onnx import from_onnx
+    from .importers.stablehlo import from_jax, from_stablehlo
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
     from .kernels import fma, kernel, prange
@@ -103,6 +104,7 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
     **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
     "from_mlir": "importers.mlir_text",
+    **dict.fromkeys(("from_jax", "from_stablehlo"), "importers.stablehlo"),
     "quantize": "quantization",
     "vmap": "transforms.vmap",
     "register_pytree": "transforms.traced_function",
@@ -123,8 +125,10 @@ __all__ = [
     "compile",
     "fma",
     "fori_loop",
+    "from_jax",
     "from_mlir",
     "from_onnx",
+    "from_stablehlo",
     "from_tflite",
     "from_tosa",
     "get_num_threads",

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent
 STARTS = {  # the start symbols of each grammar, grammar/NAME.lark
     "cvm": ("start",),
     "loops": ("start", "size_sum", "formulas"),
+    "stablehlo": ("start",),
 }
 Part = (
     int | None | list[int]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from cvm.importers.stablehlo.text import HLO
 from cvm.parser.actions import PROGRAMS
 from cvm.parser.kernel_actions import KERNELS
 from cvm.parser.lalr import Language, Parser, Stuck
@@ -31,7 +32,7 @@ def test_a_changed_grammar_gives_other_tables() -> None:
     assert changed.states == tables().states
 
 
-@pytest.mark.parametrize("language", [PROGRAMS, KERNELS], ids=lambda language: language.name)
+@pytest.mark.parametrize("language", [PROGRAMS, KERNELS, HLO], ids=lambda language: language.name)
 def test_every_rule_has_a_method_or_one_part(language: Language) -> None:
     for rule in tables(language.name).rules:
         made = rule.makes is None or rule.single or hasattr(language.actions, rule.makes)
