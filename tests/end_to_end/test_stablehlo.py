@@ -1,4 +1,4 @@
-"""Modules of StableHLO: their text, each kind of operator against NumPy, and what is refused."""
+"""Modules of StableHLO: their text, each kind of operator against NumPy, and refusals."""
 
 from __future__ import annotations
 

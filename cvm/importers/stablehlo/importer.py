@@ -55,7 +55,7 @@ class Reader(Importer):
     def block(
         self, block: Block, arguments: Sequence[Any], values: Mapping[str, Any], lift: int = 0
     ) -> list[Any]:
-        """What a region returns for these arguments; it sees the values around it. With `lift`,
+        """The results of a region for these arguments; it sees the values around it. With `lift`,
         rank 0 stands for elements of tensors of that rank.
         """
         if self.depth > MAX_DEPTH:
@@ -204,7 +204,7 @@ class At(graph.At):
         )
 
     def called(self, name: str, arguments: Sequence[Any]) -> list[Any]:
-        """What a function of the module returns."""
+        """The results of a function of the module."""
         if (function := self.importer.functions.get(name)) is None:
             raise Because(f"{name} is no function of the module")
         return self.importer.block(function.regions[0], arguments, {}, self.lift)

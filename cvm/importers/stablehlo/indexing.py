@@ -16,7 +16,7 @@ from cvm.importers.graph.movement import cut, part as slice_of
 from cvm.importers.graph.rules import Ints, static
 
 from .importer import At, choose, rule, scalar_like, spread
-from .regions import applied, combination
+from .regions import applied, combination, slice_along, window, windows
 
 COMBINED = {"add": "add", "multiply": "mul", "maximum": "maximum", "minimum": "minimum"}
 
@@ -76,7 +76,7 @@ def windows_at(
 def index_starts(
     at: At, indices: Node, vector: int, index_map: Sequence[int], batching: dict[int, int]
 ) -> tuple[dict[int, Node], tuple[int, ...]]:
-    """Where windows begin along each axis, and the shape of the batch; `batching` has axes of the
+    """The first place of windows along each axis, and the shape of the batch; `batching` has axes of the
     tensor that go along with an axis of the indices.
     """
     if not 0 <= vector <= indices.rank:
@@ -396,3 +396,62 @@ def stepwise(
 
     steps = static(rows[0], "updates", (0,))[0]
     return [at.node(v) for v in iterated(at, [*xs], [*rows, *moved], step, steps)][:count]
+
+
+@rule("select_and_scatter")
+def select_and_scatter(at: At, x: Node, source: Node, initial: Node) -> Node:
+    """Each element of the source is combined with the element that its window selects;
+    padding is never selected.
+    """
+    rank, sizes = x.rank, static(x, "windows")
+    if not rank:
+        return applied(at, 1, [initial, source], 0)[0]
+    of = window(at, rank)
+    number = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
+    places = at.apply(
+        "builtin.windows",
+        number,
+        axes=tuple(range(rank)),
+        fill=-1.0,
+        **{k: v for k, v in of.items() if k != "base"},
+    )
+    values = windows(at, x, of, 0.0)
+    count = int(np.prod(of["sizes"]))
+    merge = (*[1] * rank, rank)
+    rows, where_ = (
+        at.apply("builtin.reshape", n, merge=merge).dimshuffle([rank, *range(rank)])
+        for n in (values, places)
+    )
+    while count > 1:
+        half = count // 2
+        (a, b), (i, j) = (
+            [slice_along(n, k, 2 * half, 2) for k in range(2)] for n in (rows, where_)
+        )
+        first = ufunc(
+            "logical_and", _selected(at, a, b), ufunc("greater_equal", i, scalar_like(i, 0))
+        )
+        first = ufunc("logical_or", first, ufunc("less", j, scalar_like(j, 0)))
+        found = [choose(first, a, b), choose(first, i, j)]
+        if count % 2:
+            found = [
+                joined(at, [f, slice_of(at, n, 0, count - 1, count)], 0)
+                for f, n in zip(found, (rows, where_), strict=True)
+            ]
+        (rows, where_), count = found, half + count % 2
+    chosen = where_.dimshuffle([*range(1, rank + 1)])
+    at.demand(
+        11, f"a source of shape {[*chosen.shape]}", chosen.shape == source.shape, [*source.shape]
+    )
+    return scattered_flat(at, spread(at, initial, sizes), source, chosen, 1)
+
+
+def _selected(at: At, a: Node, b: Node) -> Node:
+    return applied(at, 0, [a, b], a.rank)[0]
+
+
+def scattered_flat(at: At, x: Node, updates: Node, places: Node, number: int) -> Node:
+    """Updates at places counted over all elements, combined by a region."""
+    flat = at.apply("cvm.reshape", x, target_shape=(-1,))
+    rows = [at.apply("cvm.reshape", n, target_shape=(-1,)) for n in (updates, places)]
+    (y,) = scatter_at(at, [flat], [rows[0]], [rows[1]], (0,), number)
+    return at.apply("cvm.reshape", y, target_shape=static(x, "a scatter"))

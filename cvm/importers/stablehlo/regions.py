@@ -161,7 +161,7 @@ def _rows(at: At, x: Node, count: int, merged: int) -> Node:
 
 
 def slice_along(x: Node, start: int, stop: int, step: int) -> Node:
-    """Every so many-th element along the first axis."""
+    """Elements along the first axis, at equal distances."""
     sizes = static(x, "a reduction")
     return x.apply(
         "cvm.slice",
@@ -299,67 +299,6 @@ def prefix(at: At, xs: Sequence[Node], initial: Sequence[Node], of: dict[str, An
     return x.apply("builtin.cumulative", axis=axis, scalar_op=function, reverse=sides[axis][0] == 0)
 
 
-@rule("select_and_scatter")
-def select_and_scatter(at: At, x: Node, source: Node, initial: Node) -> Node:
-    """Each element of the source is combined with what is at the place that its window selects;
-    padding is never selected.
-    """
-    rank, sizes = x.rank, static(x, "windows")
-    if not rank:
-        return applied(at, 1, [initial, source], 0)[0]
-    of = window(at, rank)
-    number = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
-    places = at.apply(
-        "builtin.windows",
-        number,
-        axes=tuple(range(rank)),
-        fill=-1.0,
-        **{k: v for k, v in of.items() if k != "base"},
-    )
-    values = windows(at, x, of, 0.0)
-    count = int(np.prod(of["sizes"]))
-    merge = (*[1] * rank, rank)
-    rows, where_ = (
-        at.apply("builtin.reshape", n, merge=merge).dimshuffle([rank, *range(rank)])
-        for n in (values, places)
-    )
-    while count > 1:
-        half = count // 2
-        (a, b), (i, j) = (
-            [slice_along(n, k, 2 * half, 2) for k in range(2)] for n in (rows, where_)
-        )
-        first = ufunc(
-            "logical_and", _selected(at, a, b), ufunc("greater_equal", i, scalar_like(i, 0))
-        )
-        first = ufunc("logical_or", first, ufunc("less", j, scalar_like(j, 0)))
-        found = [choose(first, a, b), choose(first, i, j)]
-        if count % 2:
-            found = [
-                joined(at, [f, slice_of(at, n, 0, count - 1, count)], 0)
-                for f, n in zip(found, (rows, where_), strict=True)
-            ]
-        (rows, where_), count = found, half + count % 2
-    chosen = where_.dimshuffle([*range(1, rank + 1)])
-    at.demand(
-        11, f"a source of shape {[*chosen.shape]}", chosen.shape == source.shape, [*source.shape]
-    )
-    return scattered_flat(at, spread(at, initial, sizes), source, chosen, 1)
-
-
-def _selected(at: At, a: Node, b: Node) -> Node:
-    return applied(at, 0, [a, b], a.rank)[0]
-
-
-def scattered_flat(at: At, x: Node, updates: Node, places: Node, number: int) -> Node:
-    """Updates at places counted over all elements, combined by a region."""
-    from .indexing import scatter_at
-
-    flat = at.apply("cvm.reshape", x, target_shape=(-1,))
-    rows = [at.apply("cvm.reshape", n, target_shape=(-1,)) for n in (updates, places)]
-    (y,) = scatter_at(at, [flat], [rows[0]], [rows[1]], (0,), number)
-    return at.apply("cvm.reshape", y, target_shape=static(x, "a scatter"))
-
-
 # Order
 
 
@@ -446,7 +385,9 @@ def sort_key(at: At, block: Block, xs: Sequence[Node]) -> tuple[Node, bool] | No
 
 
 def _tree(made: dict[str, Operation], names: list[str], name: str, side: int) -> Any:
-    """How a value is made of the arguments of one side of a comparison; None where others go in."""
+    """The operations that make a value of the arguments of one side of a comparison; None where
+    others go in.
+    """
     if name in names:
         place = names.index(name)
         return ("argument", place // 2) if place % 2 == side else None
@@ -585,7 +526,7 @@ COMPARED: dict[str, Callable[[int, int, int], int | None]] = {
 
 
 def trip_count(at: At, condition: Block, body: Block, known: Sequence[Known]) -> int | None:
-    """How often a loop is taken whose condition compares a counter with a constant."""
+    """The number of steps of a loop whose condition compares a counter with a constant."""
     compare = _made_by(condition, condition.operations[-1].operands[0])
     if compare is None or not compare.name.endswith(".compare"):
         return None

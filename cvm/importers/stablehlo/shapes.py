@@ -192,7 +192,7 @@ def dynamic_pad(at: At, x: Node, value: Node, low: Ints, high: Ints, interior: I
 def padded(
     at: At, x: Node, value: Node, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
 ) -> Node:
-    """With a value around the elements, and between them; less of them where a number is
+    """The elements with a value around and between them; fewer elements where a number is
     negative.
     """
     at.demand(
@@ -307,7 +307,7 @@ def call(at: At, *known: Known) -> list[Any]:
 
 @rule("composite")
 def composite(at: At, *known: Known) -> list[Any]:
-    """What it is composed of."""
+    """The function that it is composed of, inlined."""
     return at.called(str(at.attribute("decomposition")), known)
 
 
