@@ -22,11 +22,16 @@ BYTECODE = b"ML\xefR"  # the first bytes of MLIR's bytecode
 
 @USER_TRACEBACK
 def from_stablehlo(model: str | PathLike[str] | bytes | Any) -> Imported:
-    """The function @main of a StableHLO module, or its public one, as a verified module.
+    """Import the function @main of a StableHLO module, or its public one, as a verified module.
 
-    `model` is a path, the text itself (a string of several lines, or bytes), or what
-    `jax.export.export` returns. Functions that it calls become part of it. Raises ParseError,
-    which names every operation that cannot be imported.
+    Functions that it calls become part of it.
+
+    Args:
+        model: A path, the text (a string of several lines, or bytes), or the result of
+            `jax.export.export`.
+
+    Raises:
+        ParseError: An operation cannot be imported; the message names every such operation.
     """
     if (text := getattr(model, "mlir_module", None)) is not None:
         model = str(text()).encode()
@@ -43,10 +48,16 @@ def from_stablehlo(model: str | PathLike[str] | bytes | Any) -> Imported:
 
 @USER_TRACEBACK
 def from_jax(f: Any, *args: Any) -> Imported:
-    """A function of JAX as a verified module, for arguments of these shapes and elements.
+    """Import a function of JAX for arguments of these shapes and elements, as a verified module.
 
-    Arguments are arrays, or `jax.ShapeDtypeStruct`; pytrees of them become arguments one by one.
     Needs the package jax.
+
+    Args:
+        f: The function, also one that `jax.jit` returned.
+        args: Arrays, or `jax.ShapeDtypeStruct`; each leaf of a pytree becomes an argument.
+
+    Raises:
+        ParseError: An operation cannot be imported; the message names every such operation.
     """
     try:
         jax = import_module("jax")

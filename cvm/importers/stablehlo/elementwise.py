@@ -202,7 +202,7 @@ def popcnt(at: At, x: Node) -> Node:
 
 @rule("count_leading_zeros")
 def leading_zeros(at: At, x: Node) -> Node:
-    """Of words of 32 bits; of the rest there are two, or some bits more."""
+    """Counts in words of 32 bits: two words, or one with zeros before the bits."""
     bits = x.element.bits
     if bits <= I32.bits:
         count = unsigned(x).cast(I32).apply("quant.leading_zeros")

@@ -12,7 +12,7 @@ from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import I1, I32, I64
 from cvm.importers.graph.elementwise import ufunc
 from cvm.importers.graph.loops import iterated
-from cvm.importers.graph.movement import cut, part as slice_of
+from cvm.importers.graph.movement import cut, joined, part as slice_of
 from cvm.importers.graph.rules import Ints, static
 
 from .importer import At, choose, rule, scalar_like, spread
@@ -76,8 +76,8 @@ def windows_at(
 def index_starts(
     at: At, indices: Node, vector: int, index_map: Sequence[int], batching: dict[int, int]
 ) -> tuple[dict[int, Node], tuple[int, ...]]:
-    """The first place of windows along each axis, and the shape of the batch; `batching` has axes of the
-    tensor that go along with an axis of the indices.
+    """The first place of windows along each axis, and the shape of the batch; `batching` has axes
+    of the tensor that go along with an axis of the indices.
     """
     if not 0 <= vector <= indices.rank:
         raise ValueError(f"index_vector_dim {vector} of {indices.rank} dimensions")

@@ -300,7 +300,7 @@ def turned(at: At, x: Node, axis: int, matrix: np.ndarray) -> Node:
 
 
 def real_inverse(at: At, x: Node, n: int, real: Any) -> Node:
-    """Of half of a spectrum, whose other half is conjugate to it."""
+    """The inverse of half of a spectrum, whose other half is conjugate to it."""
     half = n // 2 + 1
     matrix = roots(half, n, n, True)
     matrix[1 : (n + 1) // 2] *= 2
