@@ -119,7 +119,9 @@ class Builder(Arithmetic):
     def kernel(self) -> Built:
         function = self.source.tree
         for a in arguments(function):
-            self.bound[a] = self._argument(a)
+            self.bound[a] = value = self._argument(a)
+            if isinstance(value, Number):
+                self.define(a, value, a)
         self.statements(function.body)
         if self.definitions.falls_off and self.returned not in (Unready, None):
             assert self.first_return is not None

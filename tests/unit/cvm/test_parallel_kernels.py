@@ -82,6 +82,13 @@ def rows(a, y):
 
 
 @cvm.kernel
+def added(x, s):
+    for i in cvm.prange(len(x)):
+        s += x[i]
+    return s
+
+
+@cvm.kernel
 def checked(x, y):
     n = 0
     for i in cvm.prange(len(x)):
@@ -112,6 +119,15 @@ def test_numbers_are_combined_in_blocks(n: int) -> None:
         total, product = total + part, product * factor
     expected = total, product, *reduced.py_func(x, k)[2:]
     assert [*map(repr, map(float, reduced(x, k)))] == [*map(repr, map(float, expected))]
+
+
+@pytest.mark.parametrize("s", [0, 2.5, np.float32(1), np.int8(3)], ids=repr)
+@pytest.mark.parametrize("element", [np.float32, np.int8, np.uint16])
+def test_an_argument_may_be_updated(s: object, element: type) -> None:
+    x = np.arange(1, 40).astype(element)
+    with np.errstate(over="ignore"):
+        found, expected = added(x, s), added.py_func(x, s)
+    assert (type(found), found) == (type(expected), expected)
 
 
 def test_loops_in_loops() -> None:
