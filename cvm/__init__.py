@@ -442,13 +442,13 @@ def __getattr__(name: str) -> _Any:
     `cvm.sqrt`, `cvm.where`, ...
 
     `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators, and
-    `cvm.dask` is one for Dask arrays.
+    `cvm.dask` is one for Dask arrays. `cvm.ops` has the operators of all dialects.
     """
     import importlib
 
     if (place := _PLACES.get(name)) is not None:
         return getattr(importlib.import_module(f".{place}", __name__), name)
-    if name in ("theano", "dali", "dask"):
+    if name in ("theano", "dali", "dask", "ops"):
         return importlib.import_module(f".{name}", __name__)
     near = ""
     if not name.startswith("_") and not _is_module(name):
