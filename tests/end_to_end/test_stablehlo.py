@@ -176,6 +176,25 @@ def test_integers_by_zero_and_long_shifts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "bits"),
+    [
+        ("THREE_FRY", [3491445528, 127327539, 2447815779]),
+        ("PHILOX", [3743192318, 359737254, 4242654944]),
+    ],
+)
+def test_random_bits_are_those_of_jaxlib(algorithm: str, bits: list[int]) -> None:
+    """Numbers and the counter as jaxlib 0.10.2 gives them on its CPU."""
+    body = f"""
+    %s, %y = stablehlo.rng_bit_generator %x, algorithm = {algorithm}
+      : (tensor<2xui64>) -> (tensor<2xui64>, tensor<3xui32>)
+    return %s, %y : tensor<2xui64>, tensor<3xui32>"""
+    state = np.array([5 + (6 << 32), 7 + (8 << 32)], np.uint64)
+    after, found = run("%x: tensor<2xui64>", body, state)
+    steps = 2 if algorithm == "THREE_FRY" else 1
+    assert (after - state).tolist() == [0, steps] and found.tolist() == bits
+
+
+@pytest.mark.parametrize(
     ("operation", "said"),
     [
         (

@@ -13,7 +13,7 @@ from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import contents
 from cvm.importers.graph.rules import Unsupported
 
-from . import elementwise, indexing, linear, regions, shapes  # noqa: F401 (they enter their rules)
+from . import elementwise, indexing, linear, random_bits, regions, shapes  # noqa: F401 (they enter their rules)
 from .importer import Reader
 from .text import Operation, Wrong, parsed, typed
 
