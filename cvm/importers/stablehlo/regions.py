@@ -19,6 +19,7 @@ from cvm.importers.graph.loops import iterated, while_loop
 from cvm.importers.graph.movement import joined, part as slice_of
 from cvm.importers.graph.reductions import total
 from cvm.importers.graph.rules import Items, Known, Unsupported, known_size, static
+from cvm.parser.syntax_tree import Token
 
 from .elementwise import computed, total_order
 from .importer import At, Reader, choose, rule, scalar_like, spread
@@ -397,7 +398,7 @@ def _tree(made: dict[str, Operation], names: list[str], name: str, side: int) ->
     value = o.attributes.get("value")
     said = (
         value.text
-        if hasattr(value, "text")
+        if isinstance(value, Token)
         else value.tobytes()
         if isinstance(value, np.ndarray)
         else ""
