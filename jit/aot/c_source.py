@@ -98,7 +98,7 @@ def _with_spans(module: Module) -> Module:
 
 def _refuse_floats(function: Function) -> None:
     for value in (*function.arguments, *function.results):
-        if not value.known_type.element.is_discrete:
+        if not value.known_type.element.storage.is_discrete:
             message = f"%{value.name} is {value.type}; C is emitted for integers alone"
             raise TargetError(Diagnostic(message, value.span, "build"))
 

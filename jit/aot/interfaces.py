@@ -65,7 +65,8 @@ def parameters(function: Function) -> tuple[Parameter, ...]:
     numbers = [int(product(t.array_shape)) * (1 + (t.element.kind == "complex")) for t in types]
     arrays = zip(names, types, numbers, given, map(_described, values), strict=True)
     return tuple(
-        Parameter(name, *ELEMENTS[t.element.name], n, g, said) for name, t, n, g, said in arrays
+        Parameter(name, *ELEMENTS[t.element.storage.name], n, g, said)
+        for name, t, n, g, said in arrays
     )
 
 
@@ -86,10 +87,11 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def _described(value: Value) -> str:
-    type = value.known_type
+    stored = value.known_type.element.storage  # the names of packages' types enter no C
+    type = value.known_type.with_element(stored)
     size = product(type.array_shape)
     notes = {"bool": ", each 0 or 1", "complex": ", pairs of real and imaginary part"}.get(
-        type.element.storage.kind, ""
+        type.element.kind, ""
     )
     bounds = value.range
     declared = "" if bounds is None else f", from {bounds[0]} to {bounds[1]}"

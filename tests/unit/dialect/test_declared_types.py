@@ -167,3 +167,10 @@ def test_mistakes_in_declarations() -> None:
 def test_golden_tests_of_the_example(field: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", str(EXAMPLE / "tests")]) == 0
     assert "2 passed" in capsys.readouterr().out
+
+
+def test_emitted_c_has_the_storage_and_the_range(field: Any, tmp_path: Path) -> None:
+    out = tmp_path / "ntt.c"
+    assert main(["build", str(EXAMPLE / "tests" / "ntt.cvm"), "--emit", "c", "-o", str(out)]) == 0
+    assert "within_u32(in_x, 8, 0u, 16u)" in out.read_text()
+    assert "!ff" not in out.read_text()
