@@ -199,8 +199,9 @@ def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
         b.parallel.append((loop, s))
         return b.otherwise(s.orelse, None)
     inner = ir.replace(whole, start=first, stop=stop, body=tuple(body))
-    moving = isinstance(expr := getattr(target, "expr", None), ex.Var) and ends[1]
-    values = LoopValues(expr, *ends[1]) if moving else LoopValues(index, first, stop - 1)
+    values = LoopValues(index, first, stop - 1)
+    if isinstance(moving := getattr(target, "expr", None), ex.Var) and ends[1]:
+        values = LoopValues(moving, *ends[1])
     b.hoistable[id(inner)] = inner, values, [*b.facts, *within], {*b.small, first, stop}
     b.kept.append(inner)  # its id is in use
     if outer is None:

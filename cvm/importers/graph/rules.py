@@ -29,6 +29,7 @@ import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import Dim
+from cvm.dialect.types.tensor_types import TensorType
 from cvm.importers.exactness import EXACT, Exactness
 
 Array: TypeAlias = np.ndarray
@@ -150,7 +151,9 @@ def numbers(count: int) -> np.ndarray:
     return np.arange(count)
 
 
-def static(x: Known, subject: str, axes: Sequence[int] | None = None) -> tuple[int, ...]:
+def static(
+    x: Known | TensorType, subject: str, axes: Sequence[int] | None = None
+) -> tuple[int, ...]:
     """The shape, or its sizes along these axes, all of them known."""
     return tuple(
         known_size(n, subject) for n in (x.shape if axes is None else [x.shape[a] for a in axes])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def to_shape(at: At, x: Node, shape: Sequence[Dim]) -> Node:
         return x
     known = [*x.shape, *shape]
     if not any(isinstance(n, Size) for n in known):
-        sizes = [int(np.prod(s, dtype=object)) for s in (x.shape, shape)]
+        sizes = [prod(n for n in s if isinstance(n, int)) for s in (x.shape, shape)]
         at.demand(
             2, f"as many elements as the operand's {sizes[0]}", sizes[0] == sizes[1], sizes[1]
         )

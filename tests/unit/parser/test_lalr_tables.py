@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from cvm.importers.stablehlo.text import HLO
 from cvm.parser.actions import PROGRAMS
 from cvm.parser.kernel_actions import KERNELS
 from cvm.parser.lalr import Language, Parser, Stuck
@@ -16,6 +15,7 @@ from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
 
 from cvm import grammar
+from cvm.importers.stablehlo.text import HLO
 
 
 @pytest.mark.parametrize("name", STARTS)
