@@ -289,7 +289,13 @@ def test_sizes_that_are_not_known(stated: int | None) -> None:
 
 def test_sizes_that_have_to_be_given() -> None:
     made = model(
-        [helper.make_node("GlobalAveragePool", ["x"], ["y"])], {"x": ("N", 2, "H", "W")}, {}
+        [
+            helper.make_node(
+                "MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"
+            )
+        ],
+        {"x": ("N", 2, "H", "W")},
+        {},
     )
     with pytest.raises(cvm.ParseError) as caught:
         cvm.from_onnx(made)
@@ -297,13 +303,120 @@ def test_sizes_that_have_to_be_given() -> None:
     assert run(made, np.ones((1, 2, 3, 3), np.float32), sizes={"H": 3, "W": 3}).shape == (
         1,
         2,
-        1,
-        1,
+        2,
+        2,
     )
     with pytest.raises(
         cvm.ParseError, match="a size is of an input or a dimension of one, H, N, W, x, got 'M'"
     ):
         cvm.from_onnx(made, sizes={"M": 3})
+
+
+def of_shape(axis: int, *more: Any) -> list[Any]:
+    """Nodes that compute the size t of an axis of x, and more."""
+    take = helper.make_node("Gather", ["shape", f"axis{axis}"], ["t"])
+    return [helper.make_node("Shape", ["x"], ["shape"]), take, *more]
+
+
+IMAGES = ("N", 2, "H", "W")
+AXES = {f"axis{k}": np.array([k]) for k in range(4)}
+HALVES = {"kernel_shape": [3, 3], "strides": [2, 2]}
+OPEN: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, np.ndarray]]] = {
+    "mean": ([helper.make_node("GlobalAveragePool", ["x"], ["y"])], IMAGES, {}),
+    "instances": (
+        [helper.make_node("InstanceNormalization", ["x", "s", "s"], ["y"])],
+        IMAGES,
+        {"s": np.array([2, 3], np.float32)},
+    ),
+    "transposed": (
+        [helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2], pads=[1, 0, 0, 1])],
+        IMAGES,
+        {"w": np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3)},
+    ),
+    "reflected": (
+        [helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")],
+        IMAGES,
+        {"pads": np.array([0, 0, 2, 1, 0, 0, 1, 2])},
+    ),
+    "edges": (
+        [helper.make_node("Pad", ["x", "pads"], ["y"], mode="edge")],
+        IMAGES,
+        {"pads": np.array([0, 0, 2, 1, 0, 0, 9, 2])},
+    ),
+    "last windows": (
+        [helper.make_node("MaxPool", ["x"], ["y"], ceil_mode=1, **HALVES)],
+        IMAGES,
+        {},
+    ),
+    "means at edges": (
+        [helper.make_node("AveragePool", ["x"], ["y"], pads=[1, 1, 1, 1], **HALVES)],
+        IMAGES,
+        {},
+    ),
+    "same padding": (
+        [helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_LOWER", **HALVES)],
+        IMAGES,
+        {"w": np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3)},
+    ),
+    "range from a size": (
+        of_shape(
+            3,
+            helper.make_node("Squeeze", ["t"], ["t0"]),
+            helper.make_node("Add", ["t0", "five"], ["u"]),
+            helper.make_node("Range", ["t0", "u", "two"], ["r"]),
+            helper.make_node("Cast", ["r"], ["y"], to=F),
+        ),
+        IMAGES,
+        {"five": np.array(5), "two": np.array(2)},
+    ),
+    "slice to a size": (
+        of_shape(2, helper.make_node("Slice", ["table", "axis0", "t", "axis0"], ["y"])),
+        IMAGES,
+        {"table": np.arange(20, dtype=np.float32)},
+    ),
+    "tiles": (
+        of_shape(
+            2,
+            helper.make_node("Concat", ["axis1", "axis1", "t", "axis2"], ["all"], axis=0),
+            helper.make_node("Tile", ["x", "all"], ["y"]),
+        ),
+        IMAGES,
+        {},
+    ),
+    "pairs of rows": (
+        of_shape(
+            2,
+            helper.make_node("Div", ["t", "axis2"], ["half"]),
+            helper.make_node("Concat", ["axis0", "axis0", "half", "eight"], ["all"], axis=0),
+            helper.make_node("Reshape", ["x", "all"], ["y"]),
+        ),
+        ("N", 2, "H", 4),
+        {"eight": np.array([8])},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_open_sizes(name: str) -> None:
+    """One program for all sizes gives what the reference of ONNX gives."""
+    from onnx.reference import ReferenceEvaluator
+
+    nodes, shape, constants = OPEN[name]
+    made = model(nodes, {"x": shape}, {**AXES, **constants})
+    f = cvm.compile(cvm.from_onnx(made))
+    for n, h, w in ((1, 4, 4), (2, 8, 5), (3, 6, 7)):
+        sizes = {"N": n, "H": h, "W": w}
+        x = np.resize(np.arange(13, dtype=np.float32), [sizes.get(d, d) for d in shape])
+        (wanted,) = ReferenceEvaluator(made).run(None, {"x": x})
+        np.testing.assert_allclose(f(x), wanted, 1e-5, 1e-5)
+
+
+def test_slices_beyond_an_axis_fail_where_sizes_are_open() -> None:
+    """ONNX would take fewer elements: a result of another size."""
+    nodes, shape, constants = OPEN["slice to a size"]
+    f = cvm.compile(cvm.from_onnx(model(nodes, {"x": shape}, {**AXES, **constants})))
+    with pytest.raises(cvm.Error, match="an index is outside of its axis"):
+        f(np.ones((1, 2, 21, 2), np.float32))
 
 
 def test_sizes_and_constants_that_the_caller_gives(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.tensor_types import F32, F64, I32
 
+from .elementwise import number
 from .importer import At
-from .movement import FAR, reshaped
+from .movement import FAR, reshaped, with_border
 from .reductions import extreme, total
 from .rules import Array, known_size, numbers, static
 
@@ -148,7 +149,7 @@ def transposed_convolution(
     """A convolution of the value, moved apart by the strides, with the kernels turned round; `more`
     is added after each axis of the result.
     """
-    rank, sizes = w.rank - 2, static(x, "what is transposed", range(2, x.rank))
+    rank, sizes = w.rank - 2, x.shape[2:]
     strides, dilations, before, after = window
     spans = kernel_spans(static(w, "a kernel", range(2, w.rank)), dilations)
     apart = (
@@ -220,6 +221,9 @@ def average_pool(
     within = tuple(range(x.rank, patches.rank))
     if not any(window.before) and not any(a > 0 for a in window.after):
         return total(patches, within) / float(np.prod(kernel))
+    sizes = x.shape[2:]
+    if not all(isinstance(n, int) for n in sizes):
+        return total(patches, within) / inside(at, x, kernel, window, padding)
     sizes = static(x, "an average at the edge", range(2, x.rank))
     count: Array = np.ones((), np.int64)
     first, last = padding or ([0] * len(kernel), [0] * len(kernel))
@@ -229,3 +233,20 @@ def average_pool(
     return total(patches, within) / at.node(count.astype(x.element.dtype)).dimshuffle(
         ["x", "x", *range(len(kernel))]
     )
+
+
+def inside(
+    at: At,
+    x: Node,
+    kernel: Sequence[int],
+    window: Window,
+    padding: tuple[Sequence[int], Sequence[int]] | None,
+) -> Node:
+    """The elements of each window, counted where sizes are unknown; `padding` has some, too."""
+    ones = at.like((1, 1, *x.shape[2:])).scalar("second", number(x, 1))
+    before, after = padding or ([0] * len(kernel), [0] * len(kernel))
+    ones = with_border(at, ones, (0, 0, *before), (0, 0, *after), number(x, 1))
+    left = [n - m for n, m in zip(window.before, before, strict=True)]
+    right = [n - m for n, m in zip(window.after, after, strict=True)]
+    patches = windows(at, ones, kernel, window._replace(before=left, after=right))
+    return total(patches, tuple(range(x.rank, patches.rank)))

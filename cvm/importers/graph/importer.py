@@ -7,9 +7,10 @@ imported are collected, and reported together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from operator import mul
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from cvm.dialect.ir.verify import verify
 from cvm.dialect.support.diagnostics import Note, Span
 from cvm.dialect.support.limits import LIMITS, excess
 from cvm.dialect.types.sizes import Dim, Size, Undecided, same_size
-from cvm.dialect.types.tensor_types import BY_DTYPE, I64, TensorType, kind_of
+from cvm.dialect.types.tensor_types import BY_DTYPE, I64, MAX_SIZE, TensorType, kind_of
 from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
 from cvm.lowering.graph.dce import dce
@@ -114,8 +115,29 @@ class Importer:
         return self.builder.apply("cvm.squeeze", joined)
 
     def _count(self, size: Size) -> Node:
+        """A size as an i64 number, computed of the sizes that it depends on."""
+        known = {atom: self._elements(Size.of_atom(atom)) for atom in size.atoms()}
+        extremes = {"max": self._extreme("maximum"), "min": self._extreme("minimum")}
+        return size.evaluate(known, {"*": mul, "//": self._floordiv, **extremes})
+
+    def _extreme(self, name: str) -> Callable[..., Node]:
+        """The larger or the smaller one of two sizes."""
+        return lambda a, b: self.node(np.array(a, object) if isinstance(a, int) else a).scalar(
+            name, b
+        )
+
+    def _elements(self, size: Size) -> Node:
+        """The elements along an axis of an argument, counted."""
         ones = self.like((size,)).scalar("second", 1).cast(I64)
         return ones.sum((0,), dtype=I64, acc_dtype=I64)
+
+    def _floordiv(self, a: int | Node, b: int | Node) -> Node:
+        """The quotient of sizes, 0 of what is divided by 0."""
+        x, y = (self.node(np.array(n, np.int64)) if isinstance(n, int) else n for n in (a, b))
+        if isinstance(b, int) and b > 0:
+            return self.builder.apply("dali.floordiv", x, y).cast(I64)
+        whole = self.builder.apply("dali.floordiv", x, y.scalar("maximum", 1)).cast(I64)
+        return y.scalar("eq", 0).scalar("switch", y.scalar("second", 0).cast(I64), whole)
 
     def like(self, shape: Sequence[Dim]) -> Node:
         """Something of this shape, of which only the shape matters."""
@@ -130,7 +152,9 @@ class Importer:
         return reduce(lambda found, row: found.scalar("or_", row), rows)
 
     def _row(self, n: Dim) -> Node:
-        """As many zeros as a size says, which is a sum of sizes of arguments."""
+        """As many zeros as a size says, which is a sum of sizes of arguments, of their products,
+        and of their quotients by numbers.
+        """
         if isinstance(n, int):
             return self.node(np.zeros(n, bool))
         for x in self.arguments:
@@ -153,6 +177,12 @@ class Importer:
             return (
                 rows[0] if len(rows) == 1 else self.builder.apply("cvm.concatenate", *rows, axis=0)
             )
+        match n.terms:
+            case ((("*", a, b), 1),):
+                return self.builder.apply("builtin.reshape", self.like((a, b)), merge=(2,))
+            case ((("//", a, int(b)), 1),) if b > 0:
+                every = {"begin": (b - 1,), "end": (MAX_SIZE,), "strides": (b,)}
+                return self.builder.apply("cvm.slice", self._row(a), **every)
         raise Unsupported("a size that is computed of unknown ones")
 
     def inputs_of(self, node: Node) -> set[str]:

@@ -10,6 +10,7 @@ from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import Dim, Size, product, same_size
 from cvm.dialect.types.tensor_types import I8, I16, I32, MAX_SIZE, UI8, UI16
 
+from .elementwise import number
 from .importer import At
 from .rules import MAX_CONSTANT, Array, Known, Unsupported, known_size, numbers, static
 
@@ -173,6 +174,21 @@ def at_step(at: At, x: Node, axis: int, t: int) -> Node:
     return y.dimshuffle([j for j in range(x.rank) if j != axis])
 
 
+def counted_from(at: At, first: Dim, n: Dim) -> Node:
+    """n numbers from one size on, as i64."""
+    numbers = at.apply("builtin.iota_like", at.like((n,)), axis=0)
+    return numbers if same_size(first, 0) else numbers + at.node(np.array(first, object))
+
+
+def part_of_sizes(at: At, x: Node, axis: int, start: Dim, stop: Dim) -> Node:
+    """The elements from one place to another along an axis, which are sizes; a call in which they
+    lie beyond the axis fails.
+    """
+    places = counted_from(at, start, stop - start)
+    places = places.scalar("lt", 0).scalar("switch", number(places, FAR), places)
+    return at.apply("builtin.gather", x, places, axes=(axis,))
+
+
 def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
     parts: list[Known] = []
     start = 0
@@ -185,6 +201,31 @@ def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
     if isinstance(x.shape[axis], int) and start != x.shape[axis]:
         raise ValueError(f"the pieces have {start} of {x.shape[axis]} elements")
     return parts
+
+
+def bordered_of_size(at: At, x: Node, axis: int, n: Size, b: int, a: int, mode: str) -> Node:
+    """A border along an axis of unknown size; a call in which it would be mirrored twice fails."""
+    places = counted_from(at, 0, n + (b + a)) - b
+    last = at.node(np.array(n, object)) - 1
+    if mode == "edge":
+        places = places.scalar("maximum", 0).scalar("minimum", last)
+    else:
+        places = last - (last - places.scalar("abs_")).scalar("abs_")
+        places = places.scalar("lt", 0).scalar("switch", number(places, FAR), places)
+    return at.apply("builtin.gather", x, places, axes=(axis,))
+
+
+def repeated_of_sizes(at: At, x: Node, reps: Sequence[Dim]) -> Node:
+    """The value as often along each axis as a size says."""
+    for axis, n in enumerate(reps):
+        if same_size(n, 1):
+            continue
+        y, shape = x.with_ones((axis,)), list(x.shape)
+        shape.insert(axis, n)
+        merge = [1] * x.rank
+        merge[axis] = 2
+        x = at.apply("builtin.reshape", broadcast(at, y, shape), merge=tuple(merge))
+    return x
 
 
 def repeated(at: At, x: Node, reps: Sequence[int]) -> Known:
@@ -214,7 +255,9 @@ def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode:
         x = at.apply("builtin.pad", x, before=first, after=last)
         before, after = ([max(n, 0) for n in side] for side in (before, after))
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
-        if b or a:
+        if (b or a) and isinstance(n := x.shape[axis], Size) and mode in ("reflect", "edge"):
+            x = bordered_of_size(at, x, axis, n, b, a, mode)
+        elif b or a:
             (n,) = static(x, "an axis with a border", (axis,))
             places = numbers(n + b + a) - b
             if n == 0 or (mode == "reflect" and n == 1 and places.size > 1):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
+from cvm.dialect.types.sizes import Dim, Size
 from cvm.dialect.types.tensor_types import compute_type
 from cvm.importers.exactness import Exactness
 from cvm.importers.graph.contractions import (
@@ -130,12 +131,29 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
     strides, dilations = list(at["strides"] or [1] * rank), list(at["dilations"] or [1] * rank)
     kind = at["auto_pad"] or "NOTSET"
     if kind.startswith("SAME"):
-        sizes = static(x, "padding SAME", range(2, x.rank))
-        return Window(
-            strides, dilations, *halves(same_padding(sizes, kernel, strides, dilations), kind)
-        )
+        sides = [
+            same_sides(n, k, s, d, kind)
+            for n, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)
+        ]
+        return Window(strides, dilations, [b for b, _ in sides], [a for _, a in sides])
     pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
     return Window(strides, dilations, pads[:rank], pads[rank:])
+
+
+def same_sides(n: Dim, k: int, stride: int, dilation: int, kind: str) -> tuple[int, int]:
+    """The padding SAME of an axis, before and after; of one of unknown size, where that before is
+    the same for every size, and that after makes up the last window of any.
+    """
+    residues = [n] if isinstance(n, int) else [k * dilation * stride + r for r in range(stride)]
+    sides = [
+        halves(same_padding([m], [k], [stride], [dilation]), kind)
+        for m in residues
+        if isinstance(m, int)
+    ]
+    before, after = ([side[j][0] for side in sides] for j in (0, 1))
+    if len({*before}) > 1 or (isinstance(n, Size) and dilation * (k - 1) + 1 < stride):
+        raise Unsupported("padding SAME of unknown size that is not the same for all sizes")
+    return before[0], max(after)
 
 
 @rule("Conv")
@@ -157,13 +175,14 @@ def kernel_sizes(at: At, w: Node) -> tuple[int, ...]:
 def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     """A convolution of the value, moved apart by the strides, with the kernels turned round."""
     rank, groups = w.rank - 2, at["group"]
-    kernel, sizes = kernel_sizes(at, w), static(x, "what is transposed", range(2, x.rank))
+    kernel = kernel_sizes(at, w)
     strides, dilations, before, after = spatial(at, x, kernel)
     more = list(at["output_padding"] or [0] * rank)
     spans = kernel_spans(kernel, dilations)
-    full = [s * (n - 1) + m + e for s, n, m, e in zip(strides, sizes, more, spans, strict=True)]
     kind = at["auto_pad"]
     if at["output_shape"] is not None or kind.startswith("SAME"):
+        sizes = static(x, "what is transposed", range(2, x.rank))
+        full = [s * (n - 1) + m + e for s, n, m, e in zip(strides, sizes, more, spans, strict=True)]
         output_sizes = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
         before, after = halves(
             [f - m for f, m in zip(full, output_sizes[-rank:], strict=True)], kind
@@ -180,15 +199,20 @@ def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> Window:
     """The window of pooling, which at last reaches beyond the padding where ceil_mode says so."""
     strides, dilations, before, after = spatial(at, x, kernel)
     if at["auto_pad"].startswith("SAME"):
-        along = zip(static(x, "padding SAME", range(2, x.rank)), kernel, strides, strict=True)
-        if max(dilations) > 1 or any((-(-n // s) - 1) * s + k < n for n, k, s in along):
+        along = zip(x.shape[2:], kernel, strides, strict=True)
+        known = [(n, k, s) for n, k, s in along if isinstance(n, int)]
+        if max(dilations) > 1 or any((-(-n // s) - 1) * s + k < n for n, k, s in known):
             at.rule_exactness = Exactness(
                 bound="unlike onnxruntime, whose SAME padding omits dilations and may be negative"
             )
     if at["ceil_mode"]:
-        sizes = static(x, "windows beyond the edge", range(2, x.rank))
         after = list(after)
-        for j, n in enumerate(sizes):
+        for j, n in enumerate(x.shape[2:]):
+            if isinstance(n, Size):
+                if after[j] + strides[j] > dilations[j] * (kernel[j] - 1) + 1:
+                    raise Unsupported("a last window that may begin beyond an axis of unknown size")
+                after[j] += strides[j] - 1
+                continue
             slack = n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1
             last = -(-slack // strides[j])
             if (
@@ -247,6 +271,8 @@ def average_pooling(at: At, x: Node) -> Known:
     kernel = at["kernel_shape"]
     window = pool_windows(at, x, kernel)
     padding = spatial(at, x, kernel)[2:] if at["count_include_pad"] else None
+    if padding is not None and at["auto_pad"].startswith("SAME"):
+        static(x, "counted padding SAME", range(2, x.rank))
     return average_pool(at, x, kernel, window, padding)
 
 

@@ -17,11 +17,14 @@ from cvm.importers.graph.movement import (
     bordered,
     broadcast,
     counted,
+    counted_from,
     cut,
     filled,
     joined,
+    part_of_sizes,
     pieces,
     repeated,
+    repeated_of_sizes,
     reshaped,
     with_border,
 )
@@ -86,10 +89,11 @@ def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
 
 def symbolic_range(at: At, start: Array, limit: Array, delta: Array) -> Known:
     first, step, n = start.item(), delta.item(), limit.item()
-    if not isinstance(first, int) or not isinstance(step, int) or step < 1:
-        raise Unsupported("a range from, or by, a size that is not known")
-    numbers = at.apply("builtin.iota_like", at.like(((n - first + step - 1) // step,)), axis=0)
-    return numbers * step + first if (first, step) != (0, 1) else numbers
+    if not isinstance(step, int) or step < 1:
+        raise Unsupported("a range by a size that is not known")
+    numbers = counted_from(at, 0, (n - first + step - 1) // step)
+    numbers = numbers * step if step != 1 else numbers
+    return numbers if same_size(first, 0) else numbers + at.node(np.array(first, object))
 
 
 @rule("EyeLike")
@@ -199,8 +203,13 @@ def slice_(
     axes: Ints | None = None,
     steps: Ints | None = None,
 ) -> Known:
+    """Between bounds of unknown sizes, a call fails where these are beyond the axis."""
     bounds = [[0, FAR, 1] for _ in range(x.rank)]
-    for first, last, axis, step in zip(*cuts(at, x.rank, starts, ends, axes, steps), strict=True):
+    parts = zip(*cuts(at, x.rank, starts, ends, axes, steps), strict=True)
+    for first, last, axis, step in parts:
+        if is_part_of_sizes(x, axis, first, last, step):
+            x = part_of_sizes(at, x, axis, first, last)
+            continue
         begin, by = bound(at, x, axis, first, step), known_size(step, "a step")
         if by < 0 and isinstance(last, int) and last in (2**31 - 1, 2**63 - 1):
             at.rule_exactness = Exactness(
@@ -215,6 +224,21 @@ def slice_(
                 )
         bounds[axis] = [begin, bound(at, x, axis, last, step), by]
     return cut(at, x, *([max(-FAR, min(FAR, f[k])) for f in bounds] for k in range(3)))
+
+
+def is_part_of_sizes(x: Node, axis: int, first: Dim, last: Dim, step: Dim) -> bool:
+    """Test whether a slice takes the elements between two sizes, of which one is not known and
+    neither is that of the axis.
+    """
+    n = x.shape[axis]
+    if not same_size(step, 1) or not (isinstance(first, Size) or isinstance(last, Size)):
+        return False
+    if any(isinstance(b, int) and not 0 <= b <= LARGE for b in (first, last)):
+        return False
+    return not any(isinstance(b - n, int) for b in (first, last) if isinstance(b, Size))
+
+
+LARGE = 2**31 - 2  # a bound beyond is the end of the axis
 
 
 def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
@@ -259,6 +283,8 @@ def tile_by_axis(at: At, x: Node, tiles: Array, axis: Array) -> Known:
 
 @rule("Tile", since=6)
 def tile(at: At, x: Node, repeats: Ints) -> Known:
+    if not all(isinstance(n, int) for n in repeats):
+        return repeated_of_sizes(at, x, repeats)
     return repeated(at, x, [known_size(n, "a number of repetitions") for n in repeats])
 
 
@@ -266,7 +292,9 @@ def tile(at: At, x: Node, repeats: Ints) -> Known:
 def pad(
     at: At, x: Node, pads: Ints | None = None, value: Node | None = None, axes: Array | None = None
 ) -> Known:
-    """The value within a border; where the border is negative, less of it."""
+    """The value within a border; where the border is negative, less of it. A call fails where an
+    axis of unknown size would be mirrored twice.
+    """
     sizes = [
         known_size(n, "a border")
         for n in ((at["pads"] or at["paddings"] or []) if pads is None else pads)
