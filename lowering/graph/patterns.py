@@ -120,7 +120,8 @@ def _declared(
     owner, _ = _owner(kind, function)
     module = function.__module__ or "__main__"
     package = module.partition(".")[0]
-    guard = guarded(owner, "it", function, ((Value, NoneType), "a value"), f"{kind}.fails")
+    code = "pattern.fails" if kind == "pattern" else "lowering.fails"
+    guard = guarded(owner, "it", function, ((Value, NoneType), "a value"), code)
     SOURCES[f"{module}.{function.__name__}"] = digest_of_package(package, module)
     return Pattern(function.__name__, package, roots, guard, function, benefit, into, kind)
 

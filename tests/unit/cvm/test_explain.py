@@ -18,7 +18,7 @@ from cvm.commands.explain import GENERAL, rule_of, rules, violations
 
 ROOT = Path(__file__).parents[3]
 CODES = re.compile(
-    r'"((?:parse|op|value|func|call|const|graph|kernel|limit|program|pass|pattern|rewrite)\.[a-z_]+)"'
+    r'"((?:parse|op|value|func|call|const|graph|kernel|limit|program|pass|pattern|rewrite|lowering|strategy)\.[a-z_]+)"'
 )
 NO_CODES = {
     "func.func",
