@@ -102,9 +102,9 @@ class Operation:
         """
         return self.spans.get(name or "op") or self.spans.get("op") or self.span
 
-    def acts(self, effects: Container[object]) -> bool:
+    def acts(self, effects: Container[str]) -> bool:
         """Test whether the operation has an effect, or calls one of these functions."""
-        return self.operator.has_effect or getattr(self.operator, "callee", None) in effects
+        return self.operator.has_effect or getattr(self.operator, "callee", "") in effects
 
 
 @dataclass(frozen=True, eq=False)
