@@ -116,9 +116,10 @@ class Machine:
             chosen = arms[not self.certain(self.value(condition, values))]
             return self.value(chosen, values)
         if name in ("zext", "bitcast"):
-            source, operand, _, to = rest.split()
-            x = self.value(operand, values)
-            return x if x is None or name == "zext" else (word if source == "double" else double)(x)
+            source, operand = rest.split()[:2]
+            if (x := self.value(operand, values)) is None or name == "zext":
+                return x
+            return word(x) if source == "double" else double(x)
         *kind, first, second = rest.replace(",", "").split()
         return self.binary(name, kind, self.value(first, values), self.value(second, values))
 
