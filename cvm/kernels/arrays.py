@@ -5,17 +5,20 @@ while compiling.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from cvm.dialect.kernel_ir import expressions as ex
 from cvm.dialect.types.tensor_types import ElementType
 
+from .numbers import Number, NumberType
+
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """An axis of storage that an axis of a view runs along: from a start, by a step."""
+    """An axis of storage that the axis of a view runs along: from a start, by a step."""
 
+    axis: int
     start: ex.Expr = ex.ZERO
     step: int = 1
 
@@ -26,7 +29,7 @@ class Along:
 @dataclass(frozen=True, eq=False)
 class Array:
     """A view of an array: the length of each axis, and for each axis of the storage an index, or
-    the axis along it.
+    the axis along it. An axis that runs along none has one element.
     """
 
     name: str
@@ -34,7 +37,7 @@ class Array:
     lengths: tuple[ex.Expr, ...]
     axes: tuple[Along | ex.Expr, ...]
     strides: tuple[ex.Expr, ...] | None = None  # of storage that is not contiguous, in elements
-    depth: int = 0  # loops around the place where it is made
+    fresh: bool = False  # made by an expression: no name stands for it yet
 
     @property
     def element(self) -> ElementType:
@@ -45,13 +48,15 @@ class Array:
         return len(self.lengths)
 
     @property
-    def is_whole(self) -> bool:
-        return all(
+    def is_plain(self) -> bool:
+        """Test whether the elements have their indices in the storage."""
+        return self.rank == len(self.axes) and all(
             isinstance(a, Along)
             and isinstance(a.start, ex.Const)
             and a.start.value == 0
             and a.step == 1
-            for a in self.axes
+            and a.axis == n
+            for n, a in enumerate(self.axes)
         )
 
     def __str__(self) -> str:
@@ -59,8 +64,7 @@ class Array:
 
     def place(self, indices: Sequence[ex.Expr]) -> tuple[ex.Expr, ...]:
         """The indices of the storage of an element."""
-        left = iter(indices)
-        found = tuple(a.at(next(left)) if isinstance(a, Along) else a for a in self.axes)
+        found = tuple(a.at(indices[a.axis]) if isinstance(a, Along) else a for a in self.axes)
         if self.strides is None:
             return found
         offset: ex.Expr = ex.ZERO
@@ -70,6 +74,65 @@ class Array:
 
     def read(self, indices: Sequence[ex.Expr]) -> ex.Expr:
         return ex.Read(self.tensor, self.place(indices))
+
+    def transposed(self, order: Sequence[int]) -> Array:
+        """The view whose axis n is this one's axis `order[n]`."""
+        axes = tuple(
+            replace(a, axis=order.index(a.axis)) if isinstance(a, Along) else a for a in self.axes
+        )
+        return replace(self, lengths=tuple(self.lengths[n] for n in order), axes=axes)
+
+    @property
+    def elements(self) -> Elements:
+        kind = NumberType(self.element)
+        return Elements(self.lengths, kind, lambda at: Number(self.read(at)), (self,))
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """An array expression that is not in memory: `at` makes the statements that compute the element
+    at some indices. `equal` has pairs of sizes: where one is 1 and the other is not, elements are
+    repeated.
+    """
+
+    lengths: tuple[ex.Expr, ...]
+    type: NumberType
+    at: Callable[[Sequence[ex.Expr]], Number]
+    reads: tuple[Array, ...]
+    equal: tuple[tuple[ex.Expr, ex.Expr], ...] = ()
+
+    @property
+    def rank(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def elements(self) -> Elements:
+        return self
+
+    def __str__(self) -> str:
+        return f"array of {self.type} with rank {self.rank}"
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """The elements of an array where another one of booleans holds, of the same sizes."""
+
+    array: Array
+    mask: Elements
+
+    def __str__(self) -> str:
+        return f"selection by a mask from an {self.array}"
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A method of an array, before it is called."""
+
+    of: Array | Elements
+    name: str
+
+    def __str__(self) -> str:
+        return f"method {self.name}"
 
 
 @dataclass(frozen=True, eq=False)

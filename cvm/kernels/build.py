@@ -6,13 +6,13 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, NoReturn
+from functools import partial, reduce
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
-from cvm.dialect.kernel_ir.affine import Affine, affine
+from cvm.dialect.kernel_ir.affine import Affine, affine, key
 from cvm.dialect.kernel_ir.index_bounds import index_extent
 from cvm.dialect.kernel_ir.traverse import rewrite, walk
 from cvm.dialect.support.diagnostics import TraceError
@@ -21,12 +21,13 @@ from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import BY_DTYPE, I1, I64, UI64, ElementType
 from cvm.lowering.loops.build_loops import is_speculatable
 
-from . import functions, parallel
-from .arrays import Along, Array, Known, Made, Values
+from . import array_functions, functions, parallel
+from .array_expressions import ONE, ArrayExpressions, Operation
+from .arrays import Along, Array, Elements, Known, Made, Masked, Method, Values
 from .blocks import FAULT, one_bit
 from .definitions import UNDEFINED, Definitions, arguments
 from .hoist_tests import LoopValues, hoisted
-from .numbers import BOOL, INT, Arithmetic, Number, NumberType, common, of_python
+from .numbers import BOOL, INT, Number, NumberType, common, of_python
 from .source import FunctionSource
 
 STATEMENTS = "for, while, if, break, continue, assignments, assert, raise and return"
@@ -44,6 +45,17 @@ class ArrayType:
     element: ElementType
     rank: int
     contiguous: bool = True
+
+
+@dataclass(frozen=True)
+class ViewType:
+    """A view of an array as a result: for each axis of the array the axis of the view along it and
+    its step, or None where it is at an index.
+    """
+
+    array: str
+    rank: int
+    axes: tuple[tuple[int, int] | None, ...]
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,17 @@ class Built:
     is_parallel: bool = False
 
 
-class Builder(Arithmetic):
+@dataclass(frozen=True, eq=False)
+class ArrayVariable:
+    """The memory of a name that stands for several arrays, one after the other, and their sizes."""
+
+    array: Array
+    sizes: Sequence[ex.Tensor]
+    made: int  # its place among the arrays that are made
+    limits: list[list[ex.Expr]]  # sizes that its values have at most
+
+
+class Builder(ArrayExpressions):
     """One pass over a function; `types` and `stored` are what passes before found of its
     variables.
     """
@@ -85,9 +107,10 @@ class Builder(Arithmetic):
         checks: bool,
         types: dict[ast.AST, Any],
         stored: set[ast.AST],
+        overlaps: bool = False,
         plain: bool = False,
     ) -> None:
-        super().__init__(source, checks)
+        super().__init__(source, checks, overlaps=overlaps)
         self.plain = plain
         self.parallel: list[tuple[ir.For, ast.For]] = []  # of a plain kernel
         # statements of a plain kernel by id, and what they are made of
@@ -101,28 +124,28 @@ class Builder(Arithmetic):
         self.flags: dict[ast.AST, ex.Tensor] = {}
         self.head: list[ir.Statement] = []
         self.allocations: list[ir.Statement] = []
-        self.arrays: dict[str, Array] = {}
-        self.tensors: list[ex.Tensor] = []
         self.numbers: dict[str, ex.Var] = {}
-        self.written: set[str] = set()
-        self.made: list[Made] = []
+        self.ever: dict[ast.AST, object] = {}  # values of definitions, wherever they are known
+        self.presumed: list[tuple[frozenset[ast.AST], Array]] = []  # definitions of one array
+        self.variables: dict[ast.AST, ArrayVariable] = {}
         self.captured: dict[str, np.ndarray] = {}
         self.results: list[ex.Tensor] = []
         # loops by id, their values, and the facts and small numbers around them
         self.hoistable: dict[int, tuple[ir.For, LoopValues, list[Affine], set[ex.Expr]]] = {}
         self.returned: object = Unready
         self.first_return: ast.AST | None = None
-        self.loops: list[
+        self.around: list[
             ex.Tensor | None
         ] = []  # the flags of loops with an else, set where they are left
 
     def kernel(self) -> Built:
         function = self.source.tree
         for a in arguments(function):
-            self.bound[a] = value = self._argument(a)
+            self.bound[a] = self.ever[a] = value = self._argument(a)
             if isinstance(value, Number):
                 self.define(a, value, a)
         self.statements(function.body)
+        self.settle_arrays()
         if self.definitions.falls_off and self.returned not in (Unready, None):
             assert self.first_return is not None
             raise self.source.mistake(
@@ -181,12 +204,13 @@ class Builder(Arithmetic):
         self.rank(var)
         if isinstance(kind, IntegerType) and kind.element is I64:
             self.small.add(var)
+            self.limits[var] = var
         return Number(var, kind.weak)
 
     def array_of(self, name: str, kind: ArrayType) -> Array:
         """An array that calls pass."""
         plain = name if name.isascii() else f"0a{len(self.arrays)}"
-        axes = tuple(Along() for _ in range(kind.rank))
+        axes = tuple(Along(n) for n in range(kind.rank))
         if kind.contiguous:
             shape = tuple(Size.named(f"{plain}_{n}") for n in range(kind.rank))
             tensor = ex.Tensor(name, shape, kind.element)
@@ -204,6 +228,7 @@ class Builder(Arithmetic):
                     self.head.append(ir.Let(var, given[()]))
                     self.rank(var)
                     self.small.add(var)
+                    self.numbers[given.name] = self.limits[var] = var
                     part.append(var)
             self.facts += [affine(v) for v in parts[0]]
             array = Array(name, tensor, tuple(parts[0]), axes, tuple(parts[1]))
@@ -247,7 +272,7 @@ class Builder(Arithmetic):
             case ast.While():
                 return self.while_loop(s)
             case ast.Break() | ast.Continue():
-                if isinstance(s, ast.Break) and (flag := self.loops[-1]) is not None:
+                if isinstance(s, ast.Break) and (flag := self.around[-1]) is not None:
                     self.out.append(ir.assign(flag, one_bit(True)))
                 self.out.append(ir.Break() if isinstance(s, ast.Break) else ir.Continue())
                 return False
@@ -343,6 +368,8 @@ class Builder(Arithmetic):
             len(targets) == 1 and isinstance(targets[0], ast.Subscript)
         ):
             value = Number(self.let(value.expr, _name(targets[0])), value.weak)
+        if isinstance(value, Elements) and len(targets) > 1:
+            value = self.in_memory(value, node)
         for target in targets:
             self.store(target, value, node)
 
@@ -354,41 +381,49 @@ class Builder(Arithmetic):
                 items = self.items(value, target)
                 if len(items) != len(parts) or any(isinstance(p, ast.Starred) for p in parts):
                     raise self.source.mistake(f"{len(items)} values for {len(parts)} names", target)
-                held = [
-                    Number(self.let(v.expr), v.weak) if isinstance(v, Number) else v for v in items
-                ]
-                for part, item in zip(parts, held, strict=True):
+                held = self.steady(Values(items), "v", node)
+                for part, item in zip(parts, cast("Values", held).items, strict=True):
                     self.store(part, item, node)
-            case ast.Subscript(of, at):
-                array, indices = self.element_at(of, at, target)
-                self.write(array, indices, self.number_of(value, node), target)
+            case ast.Subscript():
+                self.store_at(self.target(target), value, node)
             case _:
                 raise self.source.mistake("kernels assign to names and elements of arrays", target)
 
-    def write(self, array: Array, indices: Sequence[ex.Expr], value: Number, node: ast.AST) -> None:
-        stored = self.to(value, NumberType(array.element), node)
-        self.written.add(array.tensor.name)
-        self.out.append(ir.Store(array.tensor, array.place(indices), stored.expr))
+    def write(self, element: Array, value: Number, node: ast.AST) -> None:
+        stored = self.to(value, NumberType(element.element), node)
+        self.written.add(element.tensor.name)
+        self.out.append(ir.Store(element.tensor, element.place(()), stored.expr))
 
     def augmented(self, s: ast.AugAssign) -> None:
         if isinstance(s.target, ast.Name):
-            old = self.number_of(self.name(s.target), s.target)
+            old = self.name(s.target)
+            if isinstance(old, Array):
+                self.update_array(old, s.op, self.value(s.value), s)
+                self.bound[s.target] = self.ever[s.target] = old
+                return
+            old = self.number_of(old, s.target)
             value = self.binary(s.op, old, self.number_of(self.value(s.value), s.value), s)
             self.define(s.target, Number(self.let(value.expr, s.target.id), value.weak), s)
             return
         if not isinstance(s.target, ast.Subscript):
             raise self.source.mistake("kernels assign to names and elements of arrays", s)
-        array, indices = self.element_at(s.target.value, s.target.slice, s.target)
-        indices = [self.let(i) for i in indices]
-        old = Number(self.let(array.read(indices)))
-        value = self.binary(s.op, old, self.number_of(self.value(s.value), s.value), s)
-        self.write(array, indices, value, s)
+        target = self.target(s.target)
+        if isinstance(target, Array) and not target.rank:
+            target = replace(target, axes=tuple(map(self.let, cast("Any", target.axes))))
+            old = Number(self.let(target.read([])))
+            value = self.binary(s.op, old, self.number_of(self.value(s.value), s.value), s)
+            self.write(target, value, s)
+        else:
+            self.update_array(target, s.op, self.value(s.value), s)
 
     def define(self, definition: ast.AST, value: object, node: ast.AST) -> None:
         """Binds a name to a value, and its variable where several definitions meet."""
-        self.bound[definition] = value = self.steady(value, _name(definition))
+        value = self.steady(value, _name(definition), node)
         variable = self.definitions.variable(definition)
-        if variable not in self.stored:
+        if isinstance(value, Array):
+            value = self.named(variable, value, node)
+        self.bound[definition] = self.ever[definition] = value
+        if variable not in self.stored or isinstance(self.types.get(variable), ArrayType):
             return
         if not isinstance(value, Number):
             same = self.definitions.variable
@@ -406,13 +441,17 @@ class Builder(Arithmetic):
         if variable in self.definitions.may_be_undefined:
             self.out.append(ir.assign(self.flag(variable), one_bit(True)))
 
-    def steady(self, value: object, name: str) -> object:
+    def steady(self, value: object, name: str, node: ast.AST) -> object:
         """A value as it is now, whatever is stored later."""
         match value:
             case Number():
                 return Number(self.let(value.expr, name), value.weak)
             case Values(items):
-                return Values(tuple(self.steady(v, name) for v in items))
+                return Values(tuple(self.steady(v, name, node) for v in items))
+            case Elements():
+                return self.in_memory(value, node)
+            case Masked(array, mask):
+                return self.compressed(array, mask, node)
         return value
 
     def widen(self, variable: ast.AST, kind: NumberType, node: ast.AST) -> None:
@@ -458,6 +497,8 @@ class Builder(Arithmetic):
         known = [self.bound[d] for d in found if d in self.bound]
         if known and all(v is known[0] for v in known) and len(known) == len(found):
             return known[0]
+        if (array := self.array_among(found, node)) is not None:
+            return array
         kinds: dict[type, ast.AST] = {type(self.bound[d]): d for d in found if d in self.bound}
         if len(kinds) > 1 or (kinds and not issubclass(next(iter(kinds)), Number)):
             places = [
@@ -517,14 +558,14 @@ class Builder(Arithmetic):
         flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
         if flag is not None:
             self.out.append(ir.assign(flag, one_bit(False)))
-        self.loops.append(flag)
+        self.around.append(flag)
         self.rank(index)
         with self.nested(*facts) as body:
             self.small.add(index)
             target = value()
             self.attempt(lambda: self.store(s.target, target, s.iter))
             self.statements(s.body)
-        self.loops.pop()
+        self.around.pop()
         moving = isinstance(target, Number) and isinstance(target.expr, ex.Var) and ends[1]
         values = LoopValues(target.expr, *ends[1]) if moving else LoopValues(index, *ends[0])
         loop = around(tuple(body))
@@ -564,7 +605,7 @@ class Builder(Arithmetic):
             around, facts, index, _, ends = self.range_loop(
                 Number(ex.ZERO, True), Number(over.lengths[0], True), 1, s
             )
-            return around, facts, index, lambda: self.part(over, [index], s.iter), ends
+            return around, facts, index, lambda: self.part(over, index), ends
         raise self.source.mistake(
             f"loops run over range(...) and arrays, not over a {self.described(over)}", s.iter
         )
@@ -579,6 +620,7 @@ class Builder(Arithmetic):
             raise self.source.mistake("the step of a range is not zero", s.iter)
         if step == 1 and self.is_exact(first) and self.proves([affine(first)]):
             index = ex.Index(name, index_extent(last))
+            self.limits[index] = last - 1
             facts = [affine(index) - affine(first)]
             if self.is_exact(last) or isinstance(last, (ex.Var, ex.Index)):
                 facts.append((affine(last) - affine(index)).plus(-1))
@@ -620,11 +662,19 @@ class Builder(Arithmetic):
             value, facts = first + index * by, [affine(index)]
             target = ex.select(up, first, last + 1), ex.select(up, last - 1, first)
         count = self.let(count)
+        self.limits[index] = count - 1
+
+        def moving() -> Number:
+            found = self.let(value, name)
+            if isinstance(found, ex.Var):
+                self.limits[found] = target[1]
+            return Number(found, True)
+
         return (
             (lambda body: ir.For(index, body, ex.ZERO, count)),
             facts,
             index,
-            lambda: Number(self.let(value, name), True),
+            moving,
             ((ex.ZERO, count - 1), target),
         )
 
@@ -638,7 +688,7 @@ class Builder(Arithmetic):
         flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
         if flag is not None:
             self.out.append(ir.assign(flag, one_bit(False)))
-        self.loops.append(flag)
+        self.around.append(flag)
         with self.nested() as body:
             condition = self.condition(s.test)
             before = len(body)
@@ -654,7 +704,7 @@ class Builder(Arithmetic):
             self.facts += self.conditions(condition)
             if not (isinstance(condition, ex.Const) and not condition.value):
                 self.statements(s.body)
-        self.loops.pop()
+        self.around.pop()
         self.out.append(ir.While(one_bit(True) if before else condition, tuple(body)))
         endless = isinstance(condition, ex.Const) and bool(condition.value)
         if endless and not _breaks(s.body):
@@ -670,6 +720,7 @@ class Builder(Arithmetic):
             else self.value(node)
         )
         leaves: list[tuple[ex.Tensor, ex.Expr]] = []
+        value = self.steady(value, "result", s)
         shape = self.shape_of(value, "return", s, leaves)
         if self.returned is not Unready and _plain(self.returned) != _plain(shape):
             assert self.first_return is not None
@@ -698,10 +749,12 @@ class Builder(Arithmetic):
                 if tensor.element is kind.element:
                     leaves.append((tensor, self.to(value, kind, node).expr))
                 return kind
-            case Array() if value.is_whole:
-                return value.tensor.name
             case Array():
-                raise self.source.mistake("kernels return whole arrays, not views of them", node)
+                whole = self.arrays[value.tensor.name]
+                sizes = map(self.expanded, value.lengths)
+                if value.is_plain and all(map(self.equal, sizes, whole.lengths)):
+                    return value.tensor.name
+                return self.view_of(value, name, leaves)
             case Values(items):
                 return tuple(
                     self.shape_of(v, f"{name}.{n}", node, leaves) for n, v in enumerate(items)
@@ -710,6 +763,24 @@ class Builder(Arithmetic):
             f"kernels return numbers, arrays and tuples of these, not a {self.described(value)}",
             node,
         )
+
+    def view_of(self, value: Array, name: str, leaves: list[tuple[ex.Tensor, ex.Expr]]) -> ViewType:
+        """A view as a result: its numbers go to the caller, which makes it."""
+
+        def passed(part: str, e: ex.Expr) -> None:
+            tensor = next((t for t in self.results if t.name == f"{name}.{part}"), None)
+            if tensor is None:
+                tensor = ex.Tensor(f"{name}.{part}", (), I64)
+                self.results.append(tensor)
+            leaves.append((tensor, self.let(e)))
+
+        axes: list[tuple[int, int] | None] = []
+        for n, a in enumerate(value.axes):
+            axes.append((a.axis, a.step) if isinstance(a, Along) else None)
+            passed(f"start{n}", a.start if isinstance(a, Along) else a)
+            if isinstance(a, Along):
+                passed(f"count{n}", value.lengths[a.axis])
+        return ViewType(value.tensor.name, value.rank, tuple(axes))
 
     def result_key(self, name: str) -> Any:
         return _RESULTS.setdefault(name, ast.Name(name))
@@ -724,6 +795,8 @@ class Builder(Arithmetic):
     def number_of(self, value: object, node: ast.AST) -> Number:
         if isinstance(value, Number):
             return value
+        if isinstance(value, (Array, Elements, Masked)):
+            raise self.source.mistake(f"a number is needed here, not an {value}", node)
         raise self.source.mistake(f"expected a number, got a {self.described(value)}", node)
 
     def integer(self, value: object, node: ast.AST) -> Number:
@@ -781,22 +854,60 @@ class Builder(Arithmetic):
                 found.append(self.value(e))
         return Values(tuple(found))
 
-    def _binop(self, node: ast.BinOp) -> Number:
-        a, b = self.value(node.left), self.value(node.right)
-        if isinstance(a, Array) or isinstance(b, Array):
-            raise self.source.mistake(
-                "operations on whole arrays are not offered in kernels; loop over their elements",
-                node,
-            )
-        return self.binary(
-            node.op, self.number_of(a, node.left), self.number_of(b, node.right), node
+    def operands(self, *given: object) -> list[Any]:
+        """Operands of an operation: selections by a mask are arrays of their own."""
+        return [
+            self.compressed(v.array, v.mask, self.source.tree) if isinstance(v, Masked) else v
+            for v in given
+        ]
+
+    def _binop(self, node: ast.BinOp) -> Any:
+        a, b = self.operands(self.value(node.left), self.value(node.right))
+        if isinstance(node.op, ast.MatMult):
+            return self.matrix_product(a, b, node)
+        return self.applied(
+            lambda v: self.binary(node.op, v[0], v[1], node), (a, b), (node.left, node.right), node
         )
 
-    def _unaryop(self, node: ast.UnaryOp) -> Number:
-        return self.unary(node.op, self.number_of(self.value(node.operand), node.operand), node)
+    def matrix_product(self, a: Any, b: Any, node: ast.AST) -> Any:
+        if not all(isinstance(v, (Array, Elements)) for v in (a, b)):
+            raise self.source.mistake("@ is of arrays of rank 1 and 2", node)
+        return self.product(a, b, node)
 
-    def _compare(self, node: ast.Compare) -> Number:
-        left = self.held(self.number_of(self.value(node.left), node.left), len(node.ops) > 1)
+    def applied(
+        self,
+        operation: Operation,
+        values: Sequence[Any],
+        nodes: Sequence[ast.AST],
+        node: ast.AST,
+    ) -> Any:
+        """An operation on numbers, or on the elements of arrays."""
+        if not any(isinstance(v, (Array, Elements)) for v in values):
+            return operation([self.number_of(v, n) for v, n in zip(values, nodes, strict=True)])
+        for v, n in zip(values, nodes, strict=True):
+            if not isinstance(v, (Array, Elements)):
+                self.number_of(v, n)
+        return self.elementwise(operation, values, node)
+
+    def _unaryop(self, node: ast.UnaryOp) -> Any:
+        (value,) = self.operands(self.value(node.operand))
+        if isinstance(node.op, ast.Not):
+            value = self.number_of(value, node.operand)
+        return self.applied(
+            lambda v: self.unary(node.op, v[0], node), (value,), (node.operand,), node
+        )
+
+    def _compare(self, node: ast.Compare) -> Any:
+        first = self.value(node.left)
+        if len(node.ops) == 1:
+            a, b = self.operands(first, self.value(node.comparators[0]))
+            return self.applied(
+                lambda v: self.compared(node.ops[0], v[0], v[1], node),
+                (a, b),
+                (node.left, node.comparators[0]),
+                node,
+            )
+        left = self.held(self.number_of(first, node.left), True)
         tests: list[Callable[[], Number]] = []
 
         def test(op: ast.cmpop, right: ast.expr, last: bool) -> Number:
@@ -885,22 +996,29 @@ class Builder(Arithmetic):
         return Number(self.let(register[()]), kind.weak)
 
     def _attribute(self, node: ast.Attribute) -> object:
-        of = self.value(node.value)
-        if isinstance(of, Array):
+        (of,) = self.operands(self.value(node.value))
+        if isinstance(of, (Array, Elements)):
             match node.attr:
                 case "shape":
                     return Values(tuple(Number(n, True) for n in of.lengths))
                 case "ndim":
                     return Number(ex.constant(of.rank, I64), True)
                 case "dtype":
-                    return Known(of.element.dtype)
+                    return Known(of.elements.type.element.dtype)
+                case "T":
+                    return self.in_memory(of, node).transposed(range(of.rank)[::-1])
                 case "size":
                     total: ex.Expr = ex.constant(1, I64)
                     for n in of.lengths:
                         total = total * n
                     return Number(self.let(total), True)
+            if node.attr in array_functions.METHODS:
+                return Method(of, node.attr)
+            near = did_you_mean(node.attr, array_functions.METHODS)
             raise self.source.mistake(
-                f"arrays in kernels have shape, size, ndim and dtype, not {node.attr}", node
+                f"arrays in kernels have shape, size, ndim, dtype, T and methods such as sum and "
+                f"copy, not {node.attr}{near}",
+                node,
             )
         if isinstance(of, Known):
             try:
@@ -920,81 +1038,245 @@ class Builder(Arithmetic):
                     f"a tuple's index is a constant below {len(of.items)}", node
                 )
             return of.items[n]
+        if isinstance(of, (Elements, Masked)):
+            of = self.steady(of, "v", node)
         if not isinstance(of, Array):
             raise self.source.mistake(f"a {self.described(of)} has no elements", node)
         return self.view(of, node.slice, node)
 
-    def element_at(self, of: ast.expr, at: ast.expr, node: ast.expr) -> tuple[Array, list[ex.Expr]]:
-        """The array and the indices of an element that is assigned to."""
-        array = self.value(of)
+    def part(self, array: Array, index: ex.Expr) -> object:
+        """The element, or the view, at an index of the first axis that is in range."""
+        axes: list[Any] = []
+        for a in array.axes:
+            if isinstance(a, Along):
+                a = a.at(index) if a.axis == 0 else replace(a, axis=a.axis - 1)
+            axes.append(a)
+        view = replace(array, lengths=array.lengths[1:], axes=tuple(axes), fresh=False)
+        return view if view.rank else Number(view.read([]))
+
+    def target(self, node: ast.Subscript) -> Any:
+        """The element, or the view, or the elements by a mask, that is assigned to."""
+        array = self.value(node.value)
         if not isinstance(array, Array):
             raise self.source.mistake(
                 f"a {self.described(array)} has no elements to assign to", node
             )
-        found = self.view(array, at, node, element=False)
-        if found.rank:
-            raise self.source.mistake(
-                "stores to slices are not offered in kernels; loop over the elements", node
-            )
-        return found, []
+        found = self.view(array, node.slice, node, element=False)
+        if isinstance(found, Elements):
+            message = "stores at arrays of indices are not offered in kernels; loop over them"
+            raise self.source.mistake(message, node)
+        return found
 
-    def part(self, array: Array, indices: Sequence[ex.Expr], node: ast.AST) -> object:
-        """The element, or the view, at indices of the first axes that are in range."""
-        left = iter(indices)
-        axes: list[Any] = []
-        for a in array.axes:
-            axes.append(
-                a.at(i) if isinstance(a, Along) and (i := next(left, None)) is not None else a
+    def store_at(self, target: Any, value: Any, node: ast.AST) -> None:
+        if isinstance(target, Array) and not target.rank:
+            self.write(target, self.number_of(value, node), node)
+            return
+        (value,) = self.operands(value)
+        if not isinstance(value, (Array, Elements)):
+            value = self.number_of(value, node)
+        if isinstance(target, Masked):
+            self.store_masked(target.array, target.mask, value, node)
+        else:
+            self.store_array(target, value, node)
+
+    def update_array(self, target: Any, op: ast.operator, value: Any, node: ast.AugAssign) -> None:
+        """target op= value, whose type NumPy converts only to one of its kind."""
+        (value,) = self.operands(value)
+        (old,) = self.operands(target)
+        if isinstance(op, ast.MatMult):
+            found = self.matrix_product(old, value, node)
+        else:
+            found = self.applied(
+                lambda v: self.binary(op, v[0], v[1], node),
+                (old, value),
+                (node.target, node.value),
+                node,
             )
-        view = Array(
-            array.name,
-            array.tensor,
-            array.lengths[len(indices) :],
-            tuple(axes),
-            array.strides,
-            array.depth,
-        )
-        return view if view.rank else Number(view.read([]))
+        kind = found.elements.type.element.dtype
+        own = old.element.dtype
+        if not np.can_cast(kind, own, "same_kind"):
+            message = f"the result is of {kind.name}, which an array of {own.name} does not take"
+            raise self.source.mistake(message, node)
+        self.store_at(target, found, node)
 
     def view(self, array: Array, at: ast.expr, node: ast.AST, element: bool = True) -> Any:
-        """A subscript: an element, or a view by slices."""
-        parts = at.elts if isinstance(at, ast.Tuple) else [at]
-        if sum(not _is_ellipsis(p) for p in parts) > array.rank:
+        """A subscript: an element, a view by slices, or elements by a mask or at indices."""
+        parts = list(at.elts) if isinstance(at, ast.Tuple) else [at]
+        values = {
+            id(p): self.value(p)
+            for p in parts
+            if not isinstance(p, ast.Slice) and not _is_ellipsis(p)
+        }
+        parts = [p for p in parts]
+        new = {i for i, v in values.items() if isinstance(v, Known) and v.value is None}
+        count = sum(not _is_ellipsis(p) and id(p) not in new for p in parts)
+        mask = values.get(id(parts[0])) if len(parts) == 1 else None
+        if isinstance(mask, (Array, Elements)) and mask.elements.type.element is I1:
+            return self.masked(array, mask.elements, node)
+        if count > array.rank:
             raise self.source.mistake(
-                f"{array.name} has {array.rank} axes, got {len(parts)} indices", node
+                f"{array.name} has {array.rank} axes, got {count} indices", node
             )
-        if any(map(_is_ellipsis, parts)):
-            n = next(k for k, p in enumerate(parts) if _is_ellipsis(p))
-            parts = [*parts[:n], *[ast.Slice()] * (array.rank - len(parts) + 1), *parts[n + 1 :]]
-        parts = [*parts, *[ast.Slice()] * (array.rank - len(parts))]
+        n = next((k for k, p in enumerate(parts) if _is_ellipsis(p)), len(parts))
+        parts[n : n + 1] = [ast.Slice()] * (array.rank - count)
         lengths: list[ex.Expr] = []
         places: list[Any] = []
-        for axis, (part, length) in enumerate(zip(parts, array.lengths, strict=True)):
-            if isinstance(part, ast.Slice):
-                start, count, step = self.sliced(part, length)
-                lengths.append(count)
-                places.append((start, step))
+        gathered: list[tuple[int, Elements, ast.expr]] = []
+        for part in parts:
+            if id(part) in new:
+                lengths.append(ONE)
                 continue
-            i = self.value(part)
-            if isinstance(i, Values):
+            axis = len(places)
+            length = array.lengths[axis]
+            if isinstance(part, ast.Slice):
+                start, size, step = self.sliced(part, length)
+                places.append((len(lengths), start, step))
+                lengths.append(size)
+                continue
+            i = values[id(part)]
+            if isinstance(i, (Array, Elements)) and i.elements.type.element.is_integer:
+                gathered.append((len(lengths), i.elements, part))
+                places.append((len(lengths), ex.ZERO, 1))
+                lengths.append(length)
+                continue
+            if not isinstance(i, Number):
                 raise self.source.mistake("an index is an integer or a slice", part)
             i = self.integer(i, part)
             if i.element is I1:
                 raise self.source.mistake("an index is an integer or a slice, not a boolean", part)
             what = f"axis {axis} of {array.name}" if array.rank > 1 else array.name
             places.append(self.index(i.expr, length, what, node))
-        left = iter(places)
         axes: list[Any] = []
         for a in array.axes:
-            if not isinstance(a, Along):
-                axes.append(a)
-                continue
-            p = next(left)
-            axes.append(Along(a.at(p[0]), a.step * p[1]) if isinstance(p, tuple) else a.at(p))
-        found = Array(
-            array.name, array.tensor, tuple(lengths), tuple(axes), array.strides, array.depth
-        )
+            if isinstance(a, Along):
+                p = places[a.axis]
+                a = Along(p[0], a.at(p[1]), a.step * p[2]) if isinstance(p, tuple) else a.at(p)
+            axes.append(a)
+        found = replace(array, lengths=tuple(lengths), axes=tuple(axes), fresh=False)
+        if gathered:
+            return self.gathered(found, gathered, node)
         return found if lengths or not element else Number(found.read([]))
+
+    def gathered(
+        self, of: Array, at: Sequence[tuple[int, Elements, ast.expr]], node: ast.AST
+    ) -> Elements:
+        """The elements at an array of indices along an axis."""
+        if len(at) > 1 or at[0][1].rank != 1:
+            message = "one array of indices, of rank 1, is taken beside slices and integers"
+            raise self.source.mistake(message, node)
+        ((axis, places, part),) = at
+        places = self.in_memory(places, part).elements
+        lengths = tuple(places.lengths[0] if n == axis else e for n, e in enumerate(of.lengths))
+        what = f"axis {axis} of {of.name}" if of.rank > 1 else of.name
+
+        def element(indices: Sequence[ex.Expr]) -> Number:
+            i = self.integer(places.at([indices[axis]]), part)
+            i = self.index(i.expr, of.lengths[axis], what, node)
+            return Number(of.read([i if n == axis else e for n, e in enumerate(indices)]))
+
+        return Elements(lengths, NumberType(of.element), element, (of, *places.reads))
+
+    def masked(self, array: Array, mask: Elements, node: ast.AST) -> Masked:
+        """A selection by a mask, which is of the array's sizes."""
+        if mask.rank != array.rank:
+            message = f"a mask of rank {mask.rank} for an array of rank {array.rank}"
+            raise self.source.mistake(message, node)
+        for a, b in zip(mask.lengths, array.lengths, strict=True):
+            if not self.equal(a, b):
+                message = "a mask of size {0} for an axis of size {1}"
+                one = self.let(a)
+                self.fail_if(one.ne(b), "IndexError", message, node, one, b)
+        return Masked(array, self.in_memory(mask, node).elements)
+
+    # names of arrays
+
+    def named(self, variable: ast.AST, value: Array, node: ast.AST) -> Array:
+        """The array that a name stands for: a variable's own one if several values meet."""
+        if not isinstance(kind := self.types.get(variable), ArrayType):
+            if any(value.tensor is v.array.tensor for v in self.variables.values()):
+                message = (
+                    "this array has a name that gets another value elsewhere: copy it, by .copy()"
+                )
+                raise self.source.mistake(message, node)
+            return replace(value, fresh=False)
+        own = self.variables.get(variable)
+        if (value.element, value.rank) != (kind.element, kind.rank):
+            said = f"{_name(node)} is an {value} here"
+            rule = f"and an array of {kind.element.dtype.name} with rank {kind.rank} elsewhere"
+            raise self.source.mistake(f"{said}, {rule}", node)
+        if own is not None and value.tensor is own.array.tensor and value.is_plain:
+            return own.array
+        if not value.fresh:
+            message = (
+                f"{_name(node)} has several arrays as its values: each of them is the result of an "
+                "expression, or a copy, by .copy()"
+            )
+            raise self.source.mistake(message, node)
+        if own is None:
+            own = self.variables[variable] = self.array_variable(variable, kind, value, node)
+        sizes = [self.limit(n) for n in value.lengths]
+        own.limits.append(cast("Any", sizes))
+        for register, size in zip(own.sizes, value.lengths, strict=True):
+            self.out.append(ir.assign(register, size))
+        found = self.variable_array(own)
+        self.fill(found, value.elements)
+        return found
+
+    def array_variable(
+        self, variable: ast.AST, kind: ArrayType, value: Array, node: ast.AST
+    ) -> ArrayVariable:
+        one = [ONE] * kind.rank
+        array = self.storage(one, kind.element, node)
+        sizes = [self.new_register(f"{_name(variable)}.size", I64) for _ in range(kind.rank)]
+        return ArrayVariable(array, sizes, len(self.made) - 1, [])
+
+    def variable_array(self, own: ArrayVariable) -> Array:
+        """The array with the sizes that it has now."""
+        limits = [self.arrays[own.array.tensor.name].lengths[n] for n in range(own.array.rank)]
+        sizes = [self.measured(r[()]) for r in own.sizes]
+        for size, most in zip(sizes, limits, strict=True):
+            self.limits[size] = most
+        return replace(own.array, lengths=tuple(sizes), fresh=False)
+
+    def settle_arrays(self) -> None:
+        """The sizes of variables, and whether all definitions were of one array."""
+        for own in self.variables.values():
+            old = self.made[own.made]
+            most = [_greatest(list(sizes)) for sizes in zip(*own.limits, strict=True)]
+            self.made[own.made] = replace(old, sizes=tuple(most))
+        for found, array in self.presumed:
+            for d in found:
+                value = self.ever.get(d)
+                if value is not array and not (isinstance(value, Array) and _is_same(value, array)):
+                    variable = self.definitions.variable(d)
+                    kind = ArrayType(array.element, array.rank)
+                    if self.types.get(variable) != kind:
+                        self.types[variable] = kind
+                        self.changed = True
+
+    def array_among(self, found: frozenset[ast.AST], node: ast.Name) -> Array | None:
+        """The array that a name stands for where several definitions meet; None of numbers."""
+        variable = self.definitions.variable(next(iter(found - {UNDEFINED})))
+        if isinstance(self.types.get(variable), ArrayType):
+            own = self.variables.get(variable)
+            if UNDEFINED in found or (own is None and any(d in self.ever for d in found)):
+                message = (
+                    f"{node.id} may be one of several arrays here, of which some are no results of "
+                    f"expressions: begin with a copy, as in {node.id} = {node.id}.copy()"
+                )
+                raise self.source.mistake(message, node)
+            if own is None:
+                raise Unready
+            return self.variable_array(own)
+        known = [self.bound.get(d, self.ever.get(d)) for d in found if d is not UNDEFINED]
+        arrays = [v for v in known if isinstance(v, Array)]
+        if not arrays or UNDEFINED in found or any(isinstance(v, (Number, Values)) for v in known):
+            return None
+        visible = next((self.bound[d] for d in found if isinstance(self.bound.get(d), Array)), None)
+        if not isinstance(visible, Array):
+            return None
+        self.presumed.append((found, visible))
+        return visible
 
     def sliced(self, s: ast.Slice, length: ex.Expr) -> tuple[ex.Expr, ex.Expr, int]:
         """The start, the length and the step of a slice of an axis."""
@@ -1026,27 +1308,64 @@ class Builder(Arithmetic):
             return self.let(ex.maximum(low, ex.minimum(from_end, high)), "bound")
 
         if step > 0:
-            start, stop = bound(s.lower, ex.ZERO), bound(s.upper, length)
+            start, stop = self.bounds(s, length)
             gap = stop - start
         else:
             start, stop = bound(s.lower, length - 1), bound(s.upper, ex.constant(-1, I64))
             gap = start - stop
+        form = affine(gap)
+        gap = form.expression() if self.is_exact(gap) else gap
+        if not (self.is_exact(gap) and self.proves([affine(gap)])):
+            gap = ex.maximum(0, gap)
         count = gap if abs(step) == 1 else (gap + (abs(step) - 1)) // abs(step)
-        if not (self.is_exact(count) and self.proves([affine(count)])):
-            count = ex.maximum(0, count)
         start, count = self.let(start), self.let(count)
         for e in (start, count):
             if isinstance(e, ex.Var):
                 self.small.add(e)
-                self.facts.append(affine(e).plus(1 if step < 0 and e is start else 0))
-        if step == 1 and isinstance(count, ex.Var):
-            self.facts.append(affine(length) - affine(start) - affine(count))
+            if e is count or step > 0:
+                self.facts.append(affine(e))
+            if isinstance(e, (ex.Var, ex.Apply)):
+                self.limits.setdefault(e, length)
         return start, count, step
+
+    def bounds(self, s: ast.Slice, length: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
+        """The ends of a slice with a step above 0, the start within the axis where it has
+        elements.
+        """
+
+        def counted(node: ast.expr | None, default: ex.Expr) -> ex.Expr:
+            if node is None or (isinstance(node, ast.Constant) and node.value is None):
+                return default
+            i = self.let(self.integer(self.value(node), node).expr)
+            steady = self.is_exact(i) or isinstance(i, (ex.Var, ex.Index))
+            if steady and self.proves([affine(i)]):
+                return i
+            if steady and self.proves([(affine(i) * -1).plus(-1)]):
+                return length + i
+            low, high = -length, length
+            i = ex.maximum(low, ex.minimum(i, high))
+            return self.let(ex.select(i < 0, i + length, i), "bound")
+
+        def natural(e: ex.Expr) -> bool:
+            return isinstance(e, ex.Var) or (self.is_exact(e) and self.proves([affine(e)]))
+
+        start, stop = counted(s.lower, ex.ZERO), counted(s.upper, length)
+        for e in (start, stop):
+            if isinstance(e, ex.Var) and e in self.lets and e not in self.small:
+                self.small.add(e)
+                self.facts += [affine(e)]
+        start = start if natural(start) else self.let(ex.maximum(0, start), "bound")
+        inside = affine(length) - affine(stop)
+        if not (self.is_exact(stop) and self.proves([inside])):
+            stop = self.let(ex.minimum(stop, length), "bound")
+        return start, stop
 
     # calls
 
     def _call(self, node: ast.Call) -> object:
         called = self.value(node.func)
+        if isinstance(called, Method):
+            return array_functions.method(self, called, node)
         if not isinstance(called, Known):
             raise self.source.mistake(f"a {self.described(called)} cannot be called", node)
         if (make := _MAKERS.get(called.value) if _hashable(called.value) else None) is not None:
@@ -1060,6 +1379,8 @@ class Builder(Arithmetic):
             raise self.source.mistake(
                 "kernels have no recursion: a function that calls itself", node
             )
+        if (outer := array_functions.found(called.value)) is not None:
+            return outer(self, node)
         found = functions.FUNCTIONS.get(called.value) if _hashable(called.value) else None
         if found is None:
             name = getattr(called.value, "__name__", repr(called.value))
@@ -1080,7 +1401,13 @@ class Builder(Arithmetic):
                 f"without names, got {len(node.args) + len(node.keywords)}",
                 node,
             )
-        return call(self, [self.value(a) for a in node.args], node)
+        given = self.operands(*map(self.value, node.args))
+        elementwise = isinstance(called.value, (np.ufunc, type)) or called.value is abs
+        if elementwise and any(isinstance(v, (Array, Elements)) for v in given):
+            python = called.value in (int, float, bool)
+            if not python:
+                return self.applied(lambda v: call(self, v, node), given, node.args, node)
+        return call(self, given, node)
 
     def make(self, maker: str, node: ast.Call) -> Array:
         """np.zeros and the like: an array that the call allocates, of sizes that it knows."""
@@ -1099,9 +1426,11 @@ class Builder(Arithmetic):
         ):
             raise self.source.mistake(f"np.{maker} takes {', '.join(names)}", node)
         given |= {k: v for k, v in named.items() if k is not None}
-        like: Array | None = None
+        like: Elements | None = None
         fill: Number | None = None
         first: ex.Expr | None = None
+        if maker == "ndarray":
+            maker = "empty"
         if maker == "arange":
             if (
                 ("dtype" in given and len(node.args) == 1)
@@ -1116,11 +1445,14 @@ class Builder(Arithmetic):
             first = start.expr
             sizes: tuple[ex.Expr, ...] = (ex.maximum(0, stop.expr - first),)
         else:
-            shape = self.value(given["shape"])
+            node_of = given["shape"]
+            if isinstance(node_of, ast.List):
+                node_of = ast.copy_location(ast.Tuple(node_of.elts, ast.Load()), node_of)
+            shape = self.value(node_of)
             if maker.endswith("_like"):
-                if not isinstance(shape, Array):
+                if not isinstance(shape, (Array, Elements)):
                     raise self.source.mistake(f"np.{maker} takes an array", node)
-                like, sizes = shape, shape.lengths
+                like, sizes = shape.elements, shape.lengths
             else:
                 items = shape.items if isinstance(shape, Values) else (shape,)
                 sizes = tuple(self.integer(v, given["shape"]).expr for v in items)
@@ -1129,7 +1461,7 @@ class Builder(Arithmetic):
             fill = self.number_of(self.value(given["fill_value"]), node)
             element = fill.element
         if like is not None:
-            element = like.element
+            element = like.type.element
         if "dtype" in given:
             element = self.element_type(given["dtype"])
         return self.allocate(maker, sizes, element, fill, first, node)
@@ -1157,44 +1489,18 @@ class Builder(Arithmetic):
         start: ex.Expr | None,
         node: ast.Call,
     ) -> Array:
-        whole = tuple(map(self.expanded, sizes))
-        given = {*self.numbers.values()}
-        if any(
-            isinstance(n, (ex.Read, ex.Index, ex.Var)) and n not in given
-            for e in whole
-            for n in walk(e)
-        ):
-            message = (
-                "the size of an array that a kernel makes is computed of sizes and integers "
-                "among its arguments"
-            )
-            raise self.source.mistake(message, node)
-        name = f"made.{len(self.made)}"
-        dims = tuple(Size.named(f"0_{len(self.made)}_{n}") for n in range(len(sizes)))
-        slots, block = (), ()  # of a parallel loop, whose blocks have an array each
-        if self.region is not None:
-            self.region.has_arrays = True
-            slots, block = (parallel.BLOCKS_WITH_ARRAYS,), (self.region.block,)
-        tensor = ex.Tensor(name, (*slots, *dims), element)
-        self.tensors.append(tensor)
-        self.made.append(Made(tensor, (*map(ex.as_index, slots), *whole), node))
         lengths: list[ex.Expr] = []
-        for e, dim in zip(sizes, dims, strict=True):
-            if not self.proves([affine(e)]) or not self.is_exact(e):
-                self.fail_if(
-                    self.let(e) < 0, "ValueError", "negative dimensions are not allowed", node
-                )
-            length = ex.as_index(dim)
-            if self.is_exact(e) or isinstance(e, (ex.Var, ex.Index)):
-                same = affine(length) - affine(e)
-                self.facts += [same, same * -1]
-            lengths.append(length)
-        along = (*block, *(Along() for _ in dims))
-        array = Array(name, tensor, tuple(lengths), along, depth=len(self.loops))
-        self.arrays[name] = array
-        self.written.add(name)
-        if self.loops or not maker.startswith(("zeros", "empty")):
-            at = tuple(ex.Index(f"i{n}", d) for n, d in enumerate(dims))
+        for e in sizes:
+            if not self.is_exact(e) or not self.proves([affine(e)]):
+                e = self.let(e, "size")
+                self.fail_if(e < 0, "ValueError", "negative dimensions are not allowed", node)
+                if isinstance(e, ex.Var) and self.limit(e) is not None:
+                    self.small.add(e)
+                if self.is_exact(e):
+                    self.facts.append(affine(e))
+            lengths.append(e)
+        array = self.storage(lengths, element, node)
+        if self.around or not maker.startswith(("zeros", "empty")):
             value = Number(
                 ex.constant(maker.startswith("ones"), element)
                 if element.kind != "bool"
@@ -1202,9 +1508,15 @@ class Builder(Arithmetic):
             )
             if fill is not None:
                 value = self.held(self.to(fill, NumberType(element), node), True)
-            if start is not None:
-                value = self.to(Number(self.let(start) + at[0], True), NumberType(element), node)
-            self.out += ir.nested(at, (ir.Store(tensor, (*block, *at), value.expr),))
+            if start is None:
+                self.fill(array, value)
+            else:
+                first, kind = self.let(start), NumberType(element)
+
+                def counted(at: Sequence[ex.Expr]) -> Number:
+                    return self.to(Number(first + at[0], True), kind, node)
+
+                self.fill(array, Elements(array.lengths, kind, counted, ()))
         return array
 
     def expanded(self, e: ex.Expr) -> ex.Expr:
@@ -1218,6 +1530,7 @@ _MAKERS: dict[Any, str] = {
     for n in (
         "zeros",
         "empty",
+        "ndarray",
         "ones",
         "full",
         "arange",
@@ -1242,7 +1555,9 @@ def is_speculatable_number(e: ex.Expr) -> bool:
     )
 
 
-def build(source: FunctionSource, signature: Mapping[str, Any], checks: bool) -> Built:
+def build(
+    source: FunctionSource, signature: Mapping[str, Any], checks: bool, overlaps: bool = False
+) -> Built:
     """The kernel of a function for arguments of these types: passes over it until the types of its
     variables are known.
     """
@@ -1250,7 +1565,7 @@ def build(source: FunctionSource, signature: Mapping[str, Any], checks: bool) ->
     types: dict[ast.AST, Any] = {}
     stored: set[ast.AST] = set()
     for _ in range(MOST_PASSES):
-        builder = Builder(source, definitions, signature, checks, types, stored)
+        builder = Builder(source, definitions, signature, checks, types, stored, overlaps)
         found = builder.kernel()
         if not builder.changed:
             if builder.unready:
@@ -1276,6 +1591,22 @@ def _check_races(
         for n, t in signature.items()
     }
     Builder(source, definitions, whole, False, types, stored, plain=True).kernel()
+
+
+def _greatest(sizes: Sequence[ex.Expr]) -> ex.Expr:
+    """The maximum of sizes, each once."""
+    different = {key(e): e for e in sizes}
+    return reduce(ex.maximum, different.values())
+
+
+def _is_same(a: Array, b: Array) -> bool:
+    """Test whether two arrays are the same elements by the same indices."""
+    return (
+        a.tensor is b.tensor
+        and a.axes is b.axes
+        and len(a.lengths) == len(b.lengths)
+        and all(x is y for x, y in zip(a.lengths, b.lengths, strict=True))
+    )
 
 
 def _unstable(source: FunctionSource) -> NoReturn:

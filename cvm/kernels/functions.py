@@ -77,7 +77,7 @@ def offered(function: Any, count: str, call: Call) -> None:
 
 
 def _numbers(b: Builder, given: list[Any], node: ast.Call) -> list[Number]:
-    return [b.number_of(v, a) for v, a in zip(given, node.args, strict=True)]
+    return [b.number_of(v, node) for v in given]
 
 
 def _unary_of_floats(function: str, python: bool) -> Call:
@@ -276,7 +276,53 @@ def _fma(b: Builder, given: list[Any], node: ast.Call) -> Number:
     return Number(ex.apply("fma", *(b.to(v, kind, node).expr for v in (x, y, z))), kind.weak)
 
 
+def _comparison(op: ast.cmpop) -> Call:
+    def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
+        x, y = _numbers(b, given, node)
+        return Number(b.compared(op, x, y, node).expr)
+
+    return call
+
+
+def _logical(function: str) -> Call:
+    def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
+        x, y = (b.truth(v) for v in _numbers(b, given, node))
+        return Number(ex.apply(function, x, y))
+
+    return call
+
+
+def _logical_not(b: Builder, given: list[Any], node: ast.Call) -> Number:
+    (x,) = _numbers(b, given, node)
+    return Number(~b.truth(x))
+
+
+def _negative(b: Builder, given: list[Any], node: ast.Call) -> Number:
+    (x,) = _numbers(b, given, node)
+    return Number(b.unary(ast.USub(), x, node).expr)
+
+
+def _square(b: Builder, given: list[Any], node: ast.Call) -> Number:
+    (x,) = _numbers(b, given, node)
+    x = Number(b.let(x.expr))
+    return Number(b.binary(ast.Mult(), x, x, node).expr)
+
+
 def _fill() -> None:
+    for function, op in (
+        (np.less, ast.Lt()),
+        (np.less_equal, ast.LtE()),
+        (np.greater, ast.Gt()),
+        (np.greater_equal, ast.GtE()),
+        (np.equal, ast.Eq()),
+        (np.not_equal, ast.NotEq()),
+    ):
+        offered(function, "2", _comparison(op))
+    for function, name in ((np.logical_and, "and"), (np.logical_or, "or"), (np.logical_xor, "xor")):
+        offered(function, "2", _logical(name))
+    offered(np.logical_not, "1", _logical_not)
+    offered(np.negative, "1", _negative)
+    offered(np.square, "1", _square)
     for name, function in _UNARY.items():
         offered(getattr(np, name), "1", _unary_of_floats(function, False))
     for name, function in _OF_MATH.items():

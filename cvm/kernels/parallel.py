@@ -27,6 +27,7 @@ from cvm.lowering.analysis.dependence import dependence
 from cvm.lowering.analysis.instances import Nest
 from cvm.lowering.loops.parallelize import MOVED, UNKNOWN
 
+from .array_expressions import BLOCKS_WITH_ARRAYS
 from .blocks import FAULT, Region
 from .definitions import UNDEFINED
 from .functions import prange
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 BLOCK = 1024  # iterations that a reduction combines in their order: part of what it means
 BLOCKS = 1024  # blocks that run at once, whose numbers and errors have places (by hand)
-# the same of a loop whose iterations make arrays, of which each block has its own (by hand)
-BLOCKS_WITH_ARRAYS = 64
 LEAST = 2048  # operations of a block of a loop without reductions, at least; estimated, not timed
 
 
@@ -183,13 +182,13 @@ def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
     b.allocations = [a for r in reductions for a in r.start()]
     for e in (first, stop, index):
         b.rank(e)
-    b.loops.append(None)
+    b.around.append(None)
     with b.nested(*facts, *([] if b.plain else [*within, *inside])) as body:
         b.small.update((index, first, stop))
         target = value()
         b.attempt(lambda: b.store(s.target, target, s.iter))
         b.statements(s.body)
-    b.loops.pop()
+    b.around.pop()
     for v, register in b.registers.items():
         b.registers[v] = next((r.number for r in reductions if r.part is register), register)
     own, b.allocations, b.region = tuple(b.allocations), outside, outer

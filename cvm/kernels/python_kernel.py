@@ -92,7 +92,7 @@ class Kernel(Generic[P, R]):
     def _serve(self, version: Version) -> None:
         """Later calls that fit this version go to machine code."""
         with self._lock:
-            if version.table is not None or version.has_workspace or version.has_own_tests:
+            if version.table is not None or version.has_own_tests or not version.is_direct:
                 return
             if not self._tables:
                 slow = MethodType(Kernel.__call__, weakref.proxy(self))
@@ -178,7 +178,7 @@ class Kernel(Generic[P, R]):
         with self._lock:
             if (version := self._versions.get((kinds, overlaps))) is None:
                 names = dict(zip(self.signature.parameters, cast("Any", kinds), strict=True))
-                built = build(self._source, names, self.checks)
+                built = build(self._source, names, self.checks, overlaps)
                 kernel = built.kernel
                 if overlaps:  # accesses stay in their order
                     kernel = replace(kernel, aliasing=True)

@@ -22,7 +22,7 @@ from cvm.jit.calls.kernel_table import LARGEST, KernelCall, KernelTable
 from cvm.jit.options import CompileOptions
 
 from .blocks import FAULT
-from .build import ArrayType, Built, IntegerType
+from .build import ArrayType, Built, IntegerType, ViewType
 from .numbers import NumberType
 from .source import FunctionSource
 
@@ -227,6 +227,17 @@ class Version:
                 if shape in objects:
                     return calls.Result(calls.OBJECT, objects[shape])
                 return calls.Result(calls.FIXED, self.built.captured[shape])
+            case ViewType():
+                home = self._result(shape.array, name, objects, cells)
+                numbers = [
+                    calls.ViewAxis(
+                        *(a or (-1, 0)),
+                        cells.index(f"{name}.start{n}"),
+                        cells.index(f"{name}.count{n}") if a else -1,
+                    )
+                    for n, a in enumerate(shape.axes)
+                ]
+                return calls.Result(calls.VIEW, (home, shape.rank, numbers))
             case tuple():
                 parts = enumerate(shape)
                 found = [self._result(s, f"{name}.{n}", objects, cells) for n, s in parts]
@@ -258,6 +269,13 @@ class Version:
             memory = aligned_memory(evaluate(self.plan.workspace, dict(sizes)))
             workspace = memory.ctypes.data
         return self.library.functions["entry"](pointers, known, workspace)
+
+    @property
+    def is_direct(self) -> bool:
+        """Test whether machine code takes calls: it neither allocates memory for the program, nor
+        makes views.
+        """
+        return not (self.has_workspace or _has_view(self.built.returned))
 
     @property
     def has_workspace(self) -> bool:
@@ -296,6 +314,11 @@ class Version:
         kind, _, template = message.partition(": ")
         text = template.format(*values) or kind
         raise failure(kind, Diagnostic(text, span, "run"))
+
+
+def _has_view(returned: object) -> bool:
+    parts = returned if isinstance(returned, tuple) else ()
+    return isinstance(returned, ViewType) or any(map(_has_view, parts))
 
 
 _PYTHON: dict[np.dtype[Any], type] = {

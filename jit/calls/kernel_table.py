@@ -75,7 +75,19 @@ class Result(NamedTuple):
     dtype: np.dtype[Any] | None = None
 
 
+class ViewAxis(NamedTuple):
+    """An axis of an array of which a view is a result: the axis of the view along it, its step, and
+    the cells of its start and its size; of an index, an axis of -1 and its cell.
+    """
+
+    axis: int
+    step: int
+    start: int
+    size: int
+
+
 FIXED, INT, FLOAT, BOOL, SCALAR, TUPLE = range(1, 7)  # kinds of results, after OBJECT
+VIEW = 7  # of an array, a rank and axes: calls in Python only
 PYTHON: dict[np.dtype[Any], int] = {
     np.dtype(np.int64): INT,
     np.dtype(np.float64): FLOAT,
@@ -217,6 +229,27 @@ def _value(r: Result, objects: Sequence[Any], cells: np.ndarray) -> Any:
         return tuple(_value(part, objects, cells) for part in r.value)
     if r.kind in (OBJECT, FIXED):
         return objects[r.value] if r.kind == OBJECT else r.value
+    if r.kind == VIEW:
+        return _view(r.value, objects, cells)
     assert r.dtype is not None
     value = cells[r.value : r.value + 1].view(r.dtype)[0]
     return value if r.kind == SCALAR else value.item()
+
+
+def _view(
+    value: tuple[Result, int, Sequence[ViewAxis]], objects: Sequence[Any], cells: np.ndarray
+) -> np.ndarray:
+    home, rank, axes = value
+    subscript: list[int | slice] = []
+    for a in axes:
+        start = int(cells[a.start])
+        if a.axis < 0:
+            subscript.append(start)
+            continue
+        count = int(cells[a.size])
+        end = start + count * a.step
+        subscript.append(slice(start, end if end >= 0 else None, a.step) if count else slice(0))
+    found: np.ndarray = _value(home, objects, cells)[(*subscript, ...)]
+    along = [a.axis for a in axes if a.axis >= 0]
+    found = found.transpose(sorted(range(len(along)), key=along.__getitem__))
+    return np.expand_dims(found, [n for n in range(rank) if n not in along])
