@@ -17,13 +17,10 @@ from functools import reduce
 from operator import and_
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.affine import Affine, affine
 from cvm.dialect.kernel_ir.index_bounds import index_extent
 from cvm.dialect.kernel_ir.reduce_in_order import BLOCK_TERMS, MIN_TERMS
-from cvm.dialect.kernel_ir.traverse import walk
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import F32, F64, I1, I64, ElementType
 from cvm.lowering.loops.build_loops import accumulate
@@ -496,7 +493,10 @@ class ArrayExpressions(Arithmetic):
             raise self.source.mistake(message, node)
         kind = self.type_of(
             lambda: self.binary(
-                ast.Mult(), *(Number(ex.Var("v", v.type.element)) for v in (x, y)), node
+                ast.Mult(),
+                Number(ex.Var("v", x.type.element)),
+                Number(ex.Var("v", y.type.element)),
+                node,
             )
         ).element
         inner, other = x.lengths[-1], y.lengths[0]
@@ -691,6 +691,10 @@ class ArrayExpressions(Arithmetic):
             mask = self.in_memory(mask, node).elements
         if isinstance(value, Number):
             stored = self.let(self.to(value, kind, node).expr)
+            after: ir.Block = ()
+
+            def next_value() -> ex.Expr:
+                return stored
         else:
             given: Elements = self.converted(value, kind, node)
             if given.rank != 1:
@@ -709,18 +713,15 @@ class ArrayExpressions(Arithmetic):
             bad = found.ne(most) & most.ne(1)
             self.fail_if(bad, "ValueError", message, node, most, found)
             self.out.append(ir.assign(count, 0))
+            after = (ir.update("add", count, ONE),)
+
+            def next_value() -> ex.Expr:
+                return given.at([ex.select(most.eq(1), 0, count[()])]).expr
 
         def one(indices: Sequence[ex.Expr]) -> None:
             test = self.let(mask.at(indices).expr)
-            if isinstance(value, Number):
-                store = (ir.Store(target.tensor, target.place(indices), stored),)
-            else:
-                place = ex.select(most.eq(1), 0, count[()])
-                store = (
-                    ir.Store(target.tensor, target.place(indices), given.at([place]).expr),
-                    ir.update("add", count, ONE),
-                )
-            self.out.append(ir.If(test, store))
+            store = ir.Store(target.tensor, target.place(indices), next_value())
+            self.out.append(ir.If(test, (store, *after)))
 
         self.in_cases(mask.equal, lambda: self.loops(target.lengths, one))
 
@@ -753,6 +754,3 @@ def _is_side_by_side(e: Elements, axis: int) -> bool:
         isinstance(a.axes[-1], Along) and a.axes[-1].axis == axis and a.strides is None
         for a in e.reads
     )
-
-
-__all__ = ["ArrayExpressions", "np", "walk"]

@@ -120,7 +120,7 @@ def _with_axes(value: Array | Elements, new: Sequence[int]) -> Any:
     """The array with further axes of size 1."""
     rank = value.rank + len(new)
     old = [n for n in range(rank) if n not in new]
-    lengths = [ONE] * rank
+    lengths: list[ex.Expr] = [ONE] * rank
     for n, length in zip(old, value.lengths, strict=True):
         lengths[n] = length
     if isinstance(value, Array):
@@ -169,7 +169,9 @@ def _mean(b: Builder, given: Given, node: ast.Call) -> Any:
     kind = of.type.element if of.type.element.kind == "float" else F64
     count = Number(ex.cast(_count(b, of, _axes(b, given, of.rank, node)), kind))
     sum = _reduction("add", lambda _: kind)(b, given, node)
-    return b.applied(lambda v: b.binary(ast.Div(), *v, node), (sum, count), (node, node), node)
+    return b.applied(
+        lambda v: b.binary(ast.Div(), v[0], v[1], node), (sum, count), (node, node), node
+    )
 
 
 def _variance(b: Builder, given: Given, node: ast.Call) -> Any:
@@ -179,7 +181,7 @@ def _variance(b: Builder, given: Given, node: ast.Call) -> Any:
     mean = b.in_memory(_mean(b, {k: v for k, v in kept.items() if k != "ddof"}, node), node)
 
     def square(v: Sequence[Number]) -> Number:
-        difference = Number(b.let(b.binary(ast.Sub(), *v, node).expr))
+        difference = Number(b.let(b.binary(ast.Sub(), v[0], v[1], node).expr))
         return Number(difference.expr * difference.expr)
 
     count = _count(b, of, _axes(b, given, of.rank, node))
@@ -187,7 +189,9 @@ def _variance(b: Builder, given: Given, node: ast.Call) -> Any:
     squares = b.elementwise(square, (of, mean), node)
     sum = _reduction("add", lambda e: e)(b, {**given, "a": squares}, node)
     count = Number(ex.cast(b.let(left), squares.type.element))
-    return b.applied(lambda v: b.binary(ast.Div(), *v, node), (sum, count), (node, node), node)
+    return b.applied(
+        lambda v: b.binary(ast.Div(), v[0], v[1], node), (sum, count), (node, node), node
+    )
 
 
 def _deviation(b: Builder, given: Given, node: ast.Call) -> Any:
@@ -226,12 +230,16 @@ def _place(function: str) -> Function:
 def _product(b: Builder, given: Given, node: ast.Call) -> Any:
     x, y = given["a"], given["b"]
     if isinstance(x, Number) or isinstance(y, Number):
-        return b.applied(lambda v: b.binary(ast.Mult(), *v, node), (x, y), (node, node), node)
+        return b.applied(
+            lambda v: b.binary(ast.Mult(), v[0], v[1], node), (x, y), (node, node), node
+        )
     return b.matrix_product(x, y, node)
 
 
 def _outer(b: Builder, given: Given, node: ast.Call) -> Any:
-    return _crossed(b, lambda v: b.binary(ast.Mult(), *v, node), given["a"], given["b"], node)
+    return _crossed(
+        b, lambda v: b.binary(ast.Mult(), v[0], v[1], node), given["a"], given["b"], node
+    )
 
 
 def _outer_of(ufunc: np.ufunc, b: Builder, node: ast.Call) -> Any:

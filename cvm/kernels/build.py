@@ -93,6 +93,12 @@ class ArrayVariable:
     made: int  # its place among the arrays that are made
     limits: list[list[ex.Expr]]  # sizes that its values have at most
 
+    @property
+    def extents(self) -> list[ex.Expr]:
+        """The sizes of the memory."""
+        shape = self.array.tensor.shape
+        return [ex.as_index(d) for d in shape[len(shape) - self.array.rank :]]
+
 
 class Builder(ArrayExpressions):
     """One pass over a function; `types` and `stored` are what passes before found of its
@@ -422,6 +428,8 @@ class Builder(ArrayExpressions):
         variable = self.definitions.variable(definition)
         if isinstance(value, Array):
             value = self.named(variable, value, node)
+        elif isinstance(value, Values):
+            self.check_lasting(value, node)
         self.bound[definition] = self.ever[definition] = value
         if variable not in self.stored or isinstance(self.types.get(variable), ArrayType):
             return
@@ -1193,11 +1201,7 @@ class Builder(ArrayExpressions):
     def named(self, variable: ast.AST, value: Array, node: ast.AST) -> Array:
         """The array that a name stands for: a variable's own one if several values meet."""
         if not isinstance(kind := self.types.get(variable), ArrayType):
-            if any(value.tensor is v.array.tensor for v in self.variables.values()):
-                message = (
-                    "this array has a name that gets another value elsewhere: copy it, by .copy()"
-                )
-                raise self.source.mistake(message, node)
+            self.check_lasting(value, node)
             return replace(value, fresh=False)
         own = self.variables.get(variable)
         if (value.element, value.rank) != (kind.element, kind.rank):
@@ -1222,28 +1226,66 @@ class Builder(ArrayExpressions):
         self.fill(found, value.elements)
         return found
 
+    def check_lasting(self, value: object, node: ast.AST) -> None:
+        """Refuse a further name of an array whose own name gets another value."""
+        for item in value.items if isinstance(value, Values) else ():
+            self.check_lasting(item, node)
+        own = [v.array.tensor for v in self.variables.values()]
+        if isinstance(value, Array) and value.tensor in own:
+            message = "this array has a name that gets another value elsewhere: copy it, by .copy()"
+            raise self.source.mistake(message, node)
+
     def array_variable(
         self, variable: ast.AST, kind: ArrayType, value: Array, node: ast.AST
     ) -> ArrayVariable:
-        one = [ONE] * kind.rank
-        array = self.storage(one, kind.element, node)
+        array = self.storage([ONE] * kind.rank, kind.element, node)  # until all values are known
         sizes = [self.new_register(f"{_name(variable)}.size", I64) for _ in range(kind.rank)]
         return ArrayVariable(array, sizes, len(self.made) - 1, [])
 
     def variable_array(self, own: ArrayVariable) -> Array:
         """The array with the sizes that it has now."""
-        limits = [self.arrays[own.array.tensor.name].lengths[n] for n in range(own.array.rank)]
         sizes = [self.measured(r[()]) for r in own.sizes]
-        for size, most in zip(sizes, limits, strict=True):
+        for size, most in zip(sizes, own.extents, strict=True):
             self.limits[size] = most
         return replace(own.array, lengths=tuple(sizes), fresh=False)
 
     def settle_arrays(self) -> None:
         """The sizes of variables, and whether all definitions were of one array."""
+        most: dict[object, ex.Expr | None] = {}  # by the extent; None while it is computed
+        values = {
+            key(e): (own, [sizes[n] for sizes in own.limits])
+            for own in self.variables.values()
+            for n, e in enumerate(own.extents)
+        }
+
+        def known(e: ex.Expr) -> ex.Expr | None:
+            return settled(key(e)) if isinstance(e, ex.Extent) and key(e) in values else None
+
+        def leaves(extent: Any, seen: set[object]) -> Iterator[ex.Expr]:
+            """The operands of a maximum, which a size that is one of its own does not change."""
+            seen.add(extent)
+            for e in (e for size in values[extent][1] for e in ex.flat_operands("max", size)):
+                if key(e) not in values:
+                    yield rewrite(e, known)
+                elif key(e) not in seen:
+                    yield from leaves(key(e), seen)
+
+        def settled(extent: Any) -> ex.Expr:
+            if extent not in most:
+                most[extent] = None
+                most[extent] = _greatest(list(leaves(extent, set())))
+            if (found := most[extent]) is None:
+                message = "this array has a size that is computed of itself"
+                raise self.source.mistake(message, self.made[values[extent][0].made].node)
+            return found
+
+        for n, made in enumerate(self.made):
+            sizes = tuple(rewrite(e, known) for e in made.sizes)
+            self.made[n] = replace(made, sizes=sizes)
         for own in self.variables.values():
-            old = self.made[own.made]
-            most = [_greatest(list(sizes)) for sizes in zip(*own.limits, strict=True)]
-            self.made[own.made] = replace(old, sizes=tuple(most))
+            slots = self.made[own.made].sizes[: -own.array.rank]
+            sizes = (*slots, *(settled(key(e)) for e in own.extents))
+            self.made[own.made] = replace(self.made[own.made], sizes=sizes)
         for found, array in self.presumed:
             for d in found:
                 value = self.ever.get(d)

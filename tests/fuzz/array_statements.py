@@ -36,6 +36,7 @@ class Writer:
         self.lines: list[str] = ["def kernel(a, b, M, N, c, k):"]
         self.vectors, self.matrices, self.loops = ["a", "b"], ["M", "N"], list[str]()
         self.family: tuple[str, ...] = FAMILIES[0]
+        self.made: list[str] = []  # names of results, which get other values later
 
     def text(self) -> str:
         for _ in range(self.chance.randint(2, 6)):
@@ -126,7 +127,11 @@ class Writer:
             self.family = FAMILIES[0]
             line = f"t{len(self.lines)} = {self.vector()}"
             self.vectors.append(f"t{len(self.lines)}")
-        elif r < 0.95:
+            self.made.append(self.vectors[-1])
+        elif r < 0.93 and self.made:
+            self.family = FAMILIES[0]
+            line = f"{self.any(*self.made)} = {self.vector()}"
+        elif r < 0.96:
             line = f"{v}[{self.index()}] = {n}"
         else:
             line = f"{self.row()}, {self.row()} = {self.vector()}, {self.vector()}"
@@ -155,7 +160,6 @@ def run(seed: str, folder: Path) -> bool:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    path.touch()
     floats, state = chance.random() < 0.6, chance.random()
     one, other = (arrays(random.Random(state), floats) for _ in range(2))
     failed: Exception | None = None

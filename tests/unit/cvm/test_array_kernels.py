@@ -125,6 +125,42 @@ def test_functions_of_arrays() -> None:
         same(shapes, rng.normal(size=n), rng.normal(size=n), n)
 
 
+def rebound(a: Any, n: int) -> Any:
+    x, y = a * 1, a[:2] * 2
+    for k in range(n):
+        z = x + k
+        x = y[:1] + z
+        y = z[: k + 1] * 2
+    return x, y
+
+
+def test_names_of_arrays_get_other_values() -> None:
+    for n in (0, 1, 4):
+        same(rebound, np.arange(4.0), n)
+
+
+def rows_at_once(A: Any, B: Any, out: Any) -> Any:
+    total = 0.0
+    for i in cvm.prange(len(A)):
+        row = A[i] * 2 + B
+        out[i, :] = row - np.mean(row)
+        total += np.sum(out[i] * row)
+    return total
+
+
+def test_array_expressions_in_parallel_loops() -> None:
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(300, 17)), rng.normal(size=17)
+    one, other = np.zeros_like(A), np.zeros_like(A)
+    check((cvm.kernel(rows_at_once)(A, B, one), one), (rows_at_once(A, B, other), other))
+
+    def race(A: Any) -> None:
+        for i in cvm.prange(len(A) - 1):
+            A[i, :] = A[i + 1, :]
+
+    assert "cannot run at once" in refused(race, A)
+
+
 def broadcast(A: Any, b: Any) -> Any:
     A += b
     return A * b - A[:1]
@@ -197,6 +233,19 @@ def test_what_is_not_offered() -> None:
             x = y
         return x
 
+    def held(x: Any) -> Any:
+        y = x * 2
+        pair = (y, 1)
+        for _ in range(3):
+            y = y + pair[0]
+        return y
+
+    def grown(x: Any) -> Any:
+        y = x * 2
+        for _ in range(3):
+            y = np.zeros(len(y) + 1)
+        return y
+
     def data(x: Any) -> Any:
         return np.zeros(int(x[0]))
 
@@ -208,6 +257,8 @@ def test_what_is_not_offered() -> None:
     assert "does not take" in refused(kind, np.ones(3, np.int64))
     assert "a number is needed" in refused(another, x)
     assert "copy" in refused(switched, x, x)
+    assert "gets another value elsewhere" in refused(held, x)
+    assert "computed of itself" in refused(grown, x)
     assert "the size of an array that a kernel makes" in refused(data, x)
     assert "cumsum cannot be called in kernels" in refused(cube, x)
 
