@@ -189,7 +189,7 @@ class ArrayExpressions(Arithmetic):
         return Elements(lengths, kind, at, tuple(a for e in operands for a in e.reads), equal)
 
     def type_of(self, compute: Callable[[], Number]) -> NumberType:
-        """The type of what is computed, without its statements."""
+        """The type of a computed number; its statements are dropped."""
         with self.block():
             return NumberType(compute().element)
 

@@ -31,7 +31,7 @@ REDUCTION = ("a", "axis", "keepdims")
 
 
 def found(called: object) -> Callable[[Builder, ast.Call], Any] | None:
-    """What a call of a NumPy function does; None of another one."""
+    """The builder of calls of a NumPy function; None for a function that is not offered."""
     ufunc = getattr(called, "__self__", None)
     if isinstance(ufunc, np.ufunc) and getattr(called, "__name__", "") == "outer":
         return partial(_outer_of, ufunc)
@@ -45,7 +45,7 @@ def found(called: object) -> Callable[[Builder, ast.Call], Any] | None:
 
 
 def method(b: Builder, called: Method, node: ast.Call) -> Any:
-    """What a call of a method of an array does."""
+    """Build a call of a method of an array."""
     row = METHODS[called.name]
     return row[2](b, _bound(b, called.name, row, node, called.of), node)
 
@@ -92,7 +92,7 @@ def _elements(b: Builder, value: Any, node: ast.AST) -> Elements:
 
 
 def _axes(b: Builder, given: Given, rank: int, node: ast.AST) -> list[int]:
-    """The axes that are named, or all of them."""
+    """The axes in the arguments, by default every axis."""
     if "axis" not in given:
         return list(range(rank))
     named = given["axis"]

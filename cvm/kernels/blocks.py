@@ -26,7 +26,7 @@ FAULT = ex.Tensor("kernel.fault", (2,), I64)  # the values that an error's messa
 
 @dataclass(eq=False)
 class Region:
-    """The outermost parallel loop around what is being built."""
+    """The outermost parallel loop around the statements under construction."""
 
     block: ex.Expr  # its number, by which it has places of its own
     status: ex.Tensor

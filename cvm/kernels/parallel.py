@@ -165,7 +165,7 @@ class Reduction:
 
 
 def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
-    """A loop over prange(...), of what is known of the same over range(...)."""
+    """Build a loop over prange(...) from the parts of the same loop over range(...)."""
     around, facts, index, value, ends = found
     whole: ir.For = around(())
     _share_registers(b, s)
