@@ -1,0 +1,1 @@
+"""The target npu, an accelerator for products of matrices, for cvm."""
