@@ -19,9 +19,8 @@ DECLARED = {
     "(lowering/analysis/verify_kernel.py)",
     "nsw": "sizes and indices are below 2^40 (dialect/types/tensor_types.py); sums of data have "
     "no flag",
-    "noalias": "an array that a kernel writes is no other "
-    "array of it; iterations of parallel loops "
-    "write places of their own",
+    "noalias": "an array that a kernel writes aliases none of its other arrays; iterations of "
+    "parallel loops write disjoint elements",
     "align": "calls copy arrays that are not aligned to their elements (jit/calls/arguments.py)",
     "nontemporal": "a test of the address stands before such "
     "stores (jit/llvm/emit_nontemporal_stores.py)",
