@@ -75,7 +75,7 @@ class Unproved:
 
     places: set[str] = field(default_factory=set)  # one message each
     indices: set[tuple[ex.Expr, Dim]] = field(default_factory=set)  # with the size of the axis
-    loops: set[ir.For] = field(default_factory=set)  # which may leave the extent of their index
+    ranges: set[ex.Index] = field(default_factory=set)  # whose loops may leave their extent
 
 
 def check_kernel(
@@ -268,7 +268,7 @@ class _Checker:
                 linear = all(isinstance(a, LINEAR) for g in goals for a in _atoms(g))
                 self.hold(not linear or any(_open(g, scope) for g in goals), place)
                 self.unproved.places.add(place)
-                self.unproved.loops.add(s)
+                self.unproved.ranges.add(s.index)
 
     def independent(self, s: ir.For) -> None:
         """Check that iterations of a vector or parallel loop carry no dependence through memory."""

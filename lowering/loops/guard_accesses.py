@@ -105,7 +105,7 @@ class Guards:
         return (i, size) not in self.unproved.indices
 
     def may_leave_extent(self, s: ir.For) -> bool:
-        return s in self.unproved.loops
+        return s.index in self.unproved.ranges
 
     def loop(self, s: ir.For, guards: list[ir.Statement]) -> None:
         index, extent = self.names.of(s.index), size_text(s.index.extent, self.names)

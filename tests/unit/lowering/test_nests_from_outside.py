@@ -137,6 +137,20 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
             return (*begin, While(self.x[k[()]] > -1, (Store(y, (at,), self.x[k[()]]), last)))
 
     @operator
+    class Counted(Outside[T]):
+        """Runs loops to where each element says, over positive elements."""
+
+        x: T
+
+        def nest(self: Any, y: Tensor) -> Any:
+            i, j = Index("i", y.shape[0]), Index("j", y.shape[0])
+            kept = Tensor("kept", (), F64, "stack")
+            keep = If(self.x[j] > 0, (Store(kept, (), self.x[j]),))
+            body = Alloc(kept), keep, Store(y, (i,), kept[()])
+            begin = Store(y, (i,), constant(0, F64))
+            return (For(i, (begin, For(j, body, stop=cast(self.x[i], I64)))),)
+
+    @operator
     class Shifted(Outside[T]):
         """Reads beyond the end."""
 
@@ -186,6 +200,12 @@ def test_no_pass_moves_jumps(target: str) -> None:
 @pytest.mark.parametrize("name", ["whole", "positive"])
 def test_every_element_has_a_value(name: str) -> None:
     assert call(name).tolist() == [1, 0, 3, 0]
+
+
+def test_loops_are_checked_where_zeros_were_added() -> None:
+    assert call("counted", x=(1, 2, 0, 4)).tolist() == [1, 2, 0, 4]
+    with pytest.raises(cvm.CallError, match=r"the loop over .* ends beyond"):
+        call("counted", x=(1, 2, 0, 5))
 
 
 @pytest.mark.parametrize(
