@@ -36,19 +36,6 @@ class PowersOfTwo(Scheme):
 
     name: ClassVar[str] = "cvm"
     element: ClassVar[ElementType] = I32
-    rules: ClassVar[dict[str, str]] = {
-        "cvm.conv2d": "weighted",
-        "cvm.dense": "weighted",
-        "cvm.max_pool2d": "pooled",
-        "theano.sum": "total",
-        "cvm.sum": "total",
-        "add": "sum",
-        "sub": "sum",
-        "mul": "product",
-        "cvm.concatenate": "joined",
-        "softmax": "softmax",
-        "contraction": "contracted",
-    }
 
     @staticmethod
     def chosen(low: float, high: float) -> Parameters:

@@ -96,7 +96,19 @@ class Scheme:
 
     name: ClassVar[str] = ""
     element: ClassVar[ElementType]
-    rules: ClassVar[Mapping[str, str]] = {}  # the method for each operation, by its name
+    rules: ClassVar[Mapping[str, str]] = {  # the method for each operation, by its name
+        "cvm.conv2d": "weighted",
+        "cvm.dense": "weighted",
+        "cvm.max_pool2d": "pooled",
+        "theano.sum": "total",
+        "cvm.sum": "total",
+        "add": "sum",
+        "sub": "sum",
+        "mul": "product",
+        "cvm.concatenate": "joined",
+        "softmax": "softmax",
+        "contraction": "contracted",
+    }
 
     # What a scheme defines: parameters(low, high), weights and the methods of `rules`
 

@@ -4,6 +4,7 @@ sums of i32, and a multiplier with a shift for each scale.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -28,20 +29,10 @@ class Tflite(Scheme):
     name: ClassVar[str] = "tflite"
     element: ClassVar[ElementType] = I8
     rounding: ClassVar[str] = "tflite_double"
-    rules: ClassVar[dict[str, str]] = {
-        "cvm.conv2d": "weighted",
-        "cvm.dense": "weighted",
-        "cvm.max_pool2d": "pooled",
-        "theano.sum": "total",
-        "cvm.sum": "total",
-        "add": "sum",
-        "sub": "sum",
-        "mul": "product",
-        "cvm.concatenate": "joined",
+    rules: ClassVar[Mapping[str, str]] = {
+        **Scheme.rules,
         "builtin.pad": "padded",
         "builtin.windows": "padded",
-        "softmax": "softmax",
-        "contraction": "contracted",
     }
 
     @staticmethod
