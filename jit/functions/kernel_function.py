@@ -110,9 +110,8 @@ class PlanFunction(CompiledFunction):
 
     def _checked(self, plan: Plan) -> Plan:
         """The kernels with checks of accesses that nothing else proves or checks."""
-        if self.options.sanitize:
-            return run_passes((sanitize,), plan, Context())
-        plan = guard_accesses(plan)
+        sanitizes = self.options.sanitize
+        plan = run_passes((sanitize,), plan, Context()) if sanitizes else guard_accesses(plan)
         ends = (s for k in plan.all_kernels for s in statements(k.body) if isinstance(s, Guard))
         if self.target == "cuda" and any(ends):  # it goes on after a check that fails
             raise TargetError(
