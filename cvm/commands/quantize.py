@@ -38,7 +38,9 @@ WORST = 5  # values that the summary names
 
 
 def quantize(options: Namespace) -> int:
-    suffix_of(options.output, (".cvm",), "a program, .cvm")
+    kind = suffix_of(options.output, (".cvm", ".tflite"), "a program, .cvm, or a model, .tflite")
+    if kind == ".tflite" and options.scheme != "tflite":
+        raise cvm.Error(f"a .tflite has the scheme tflite, got {options.scheme}")
     if options.report:
         suffix_of(options.report, (".html", ".json"), "a page, .html, or .json")
     module = load(options.model)
@@ -54,16 +56,23 @@ def quantize(options: Namespace) -> int:
             float_io=options.float_io,
             progress=progress,
         )
-    output = Path(options.output)
-    archive = None if options.output == "-" else output.with_suffix(".npz")
-    program, constants = with_archive(made, archive and archive.name)
-    if archive and constants:
-        write(str(archive), archive_of(constants))
-    write(options.output, str(program).encode())
+    if kind == ".tflite":
+        write(options.output, made.to_tflite())
+    else:
+        _write_program(made, options.output)
     if options.report:
         write(options.report, written(made, options.report, Path(options.model).name))
     print(summary(made.report), file=sys.stderr if options.output == "-" else sys.stdout)
     return 0
+
+
+def _write_program(made: QuantizedModule, name: str) -> None:
+    output = Path(name)
+    archive = None if name == "-" else output.with_suffix(".npz")
+    program, constants = with_archive(made, archive and archive.name)
+    if archive and constants:
+        write(str(archive), archive_of(constants))
+    write(name, str(program).encode())
 
 
 def progress(items: Iterable[Any], activity: str) -> Iterable[Any]:

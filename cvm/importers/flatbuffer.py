@@ -1,5 +1,5 @@
-"""Reads flatbuffers by a table of their schema's fields. Every offset is checked: a damaged file is
-a `Damaged`, never a crash.
+"""Reads and writes flatbuffers by a table of their schema's fields. Every offset that is read
+is checked: a damaged file is a `Damaged`, never a crash.
 
 A schema maps the name of a table to its fields in the order of their slots, each `name:kind` or
 `name:kind=default`. A kind is a number (`i8` ... `u64`, `f32`, `bool`), `str`, the name of a table,
@@ -7,6 +7,7 @@ A schema maps the name of a table to its fields in the order of their slots, eac
 brackets, a vector.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -139,3 +140,73 @@ def root(data: bytes, identifier: bytes, schema: Schema, name: str) -> Table:
         raise Damaged(f"it does not have the identifier {identifier.decode()!r} at byte 4")
     file = Flatbuffer(memoryview(data), schema)
     return Table(file, file.number("u32", 0), name)
+
+
+class Writer:
+    """Bytes of a flatbuffer, each table before those to which it refers; every field takes eight
+    bytes.
+    """
+
+    def __init__(self, identifier: bytes, schema: Mapping[str, str]) -> None:
+        self.data, self.schema = bytearray(b"\0\0\0\0" + identifier), schema
+
+    def align(self, to: int, after: int = 0) -> None:
+        while (len(self.data) + after) % to:
+            self.data.append(0)
+
+    def table(self, kind: str, values: Mapping[str, Any]) -> int:
+        declared = fields(self.schema[kind])
+        slots = 1 + max((declared[name][0] for name in values), default=-1)
+        self.align(8)
+        vtable = len(self.data)
+        offsets = [0] * slots
+        for n, name in enumerate(values):
+            offsets[declared[name][0]] = 8 + 8 * n
+        self.data += struct.pack(f"<{2 + slots}H", 4 + 2 * slots, 8 + 8 * len(values), *offsets)
+        self.align(8)
+        at = len(self.data)
+        self.data += struct.pack("<i", at - vtable) + bytes(4 + 8 * len(values))
+        for n, (name, value) in enumerate(values.items()):
+            self.put(at + 8 + 8 * n, declared[name][1], value)
+        return at
+
+    def put(self, at: int, kind: str, value: Any) -> None:
+        if kind in NUMBERS:
+            found = np.array(value, NUMBERS[kind]).tobytes()
+            self.data[at : at + len(found)] = found
+            return
+        if kind == "[str]":
+            start = self.vector(at, len(value))
+            for n, v in enumerate(value):
+                self.put(start + 4 * n, "str", v)
+        elif kind == "str" or kind[1:-1] in NUMBERS:
+            array = (
+                np.frombuffer(value.encode(), "u1")
+                if kind == "str"
+                else np.asarray(value, NUMBERS[kind[1:-1]])
+            )
+            self.align(16, after=4)
+            self.refer(at, len(self.data))
+            self.data += struct.pack("<I", array.size) + array.tobytes() + b"\0"
+        elif kind.startswith("["):
+            start = self.vector(at, len(value))
+            for n, v in enumerate(value):
+                self.refer(start + 4 * n, self.table(kind[1:-1], v))
+        else:
+            name, inner = value if kind in ("table", "-") else (kind, value)
+            self.refer(at, self.table(name, inner))
+
+    def vector(self, at: int, count: int) -> int:
+        """Begin a vector of offsets, to which the bytes at a place refer."""
+        self.align(4)
+        self.refer(at, len(self.data))
+        self.data += struct.pack("<I", count) + bytes(4 * count)
+        return len(self.data) - 4 * count
+
+    def refer(self, at: int, to: int) -> None:
+        self.data[at : at + 4] = struct.pack("<I", to - at)
+
+    def file(self, kind: str, values: Mapping[str, Any]) -> bytes:
+        """The file whose root is a table."""
+        self.refer(0, self.table(kind, values))
+        return bytes(self.data)

@@ -52,6 +52,16 @@ class QuantizedModule(Module):
 
     report: Report = field(default_factory=Report, kw_only=True)
 
+    def to_tflite(self) -> bytes:
+        """The bytes of a .tflite model of the same bits, of a program of the scheme tflite.
+
+        An unknown size is 1 until it is set in the model. Raises Error with the operation that no
+        operator of .tflite states, and its line.
+        """
+        from .tflite_model import tflite_model
+
+        return tflite_model(self)
+
 
 @USER_TRACEBACK
 def quantize(

@@ -449,7 +449,7 @@ def refuse(refused: Mapping[Operation, str]) -> None:
         raise cvm.Error(
             [
                 Diagnostic(
-                    f"{_named(operation)} cannot be quantized: {reason}",
+                    f"{named(operation)} cannot be quantized: {reason}",
                     operation.at("op"),
                     "quantize",
                 )
@@ -458,7 +458,7 @@ def refuse(refused: Mapping[Operation, str]) -> None:
         )
 
 
-def _named(operation: Operation) -> str:
+def named(operation: Operation) -> str:
     name, function = operation.operator.name, scalar_function(operation)
     said = name if function is None or name.endswith(function) else f"{name} {function}"
     return f"{said} (%{operation.results[0].name})" if operation.results else said

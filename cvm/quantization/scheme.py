@@ -51,10 +51,15 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Quantized:
-    """A value of the integer program."""
+    """A value of the integer program, which notes its scale."""
 
     node: Node
     parameters: Parameters
+
+    def __post_init__(self) -> None:
+        p = self.parameters
+        known = self.node.value.attributes
+        self.node.value.attributes = {"scale": p.scale, "zero_point": p.zero_point, **known}
 
 
 @dataclass(frozen=True)
@@ -235,12 +240,15 @@ class Scheme:
         if self.fused.get(path.root) == path.key:
             made = root
         elif (factor := self.graph.factor(path.functions)) is not None and self.is_scale(factor):
-            p = root.parameters
-            made = Quantized(root.node, Parameters(p.scale * factor, p.zero_point, p.low, p.high))
+            made = self.times(root, factor)
         else:
             made = self.tabulated(path, root)
         self.made[path.key] = made
         return made
+
+    def times(self, x: Quantized, factor: float) -> Quantized:
+        """The same integers with a scale times a factor."""
+        return Quantized(x.node, replace(x.parameters, scale=x.parameters.scale * factor))
 
     def is_scale(self, factor: float) -> bool:
         """Test whether a scale may be multiplied by a factor."""

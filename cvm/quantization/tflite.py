@@ -5,6 +5,7 @@ sums of i32, and a multiplier with a shift for each scale.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -85,12 +86,22 @@ class Tflite(Scheme):
             **attributes,
         )
 
+    def times(self, x: Quantized, factor: float) -> Quantized:
+        """A value of its own, whose scale is one of f32 as LiteRT has it."""
+        scale = x.parameters.scale * factor
+        if 1e-30 < scale < 1e30:  # well within f32
+            scale = float(np.float32(scale))
+        order = tuple(range(x.node.rank))
+        y = x.node.apply("theano.dimshuffle", new_order=order)
+        return Quantized(y, replace(x.parameters, scale=scale))
+
     def as_parameters(self, x: Quantized, p: Parameters) -> Node:
         """Numbers of one scale as those of another."""
         if x.parameters == p:
             return x.node
         factor = x.parameters.scale / p.scale
-        return self.rescaled(x.node, factor, p, x.parameters.magnitude, x.parameters.zero_point)
+        y = self.rescaled(x.node, factor, p, x.parameters.magnitude, x.parameters.zero_point)
+        return Quantized(y, p).node
 
     def number(self, value: int) -> Node:
         return self.constant(np.array(value, np.int32))
@@ -210,7 +221,10 @@ class Tflite(Scheme):
         p, (low, high) = self.own(operation), self.limits(operation)
         bound = x.parameters.magnitude * z.parameters.magnitude
         self.prove(operation, bound)
-        m, s = quantized_multiplier(x.parameters.scale * z.parameters.scale / p.scale)
+        # LiteRT computes this factor in f32
+        scales = (np.float32(t.scale) for t in (x.parameters, z.parameters, p))
+        first, second, result = scales
+        m, s = quantized_multiplier(float(first * second / result))
         node = self.apply(
             "quant.mul",
             x.node,
@@ -255,8 +269,7 @@ class Tflite(Scheme):
         rows = x.node
         if len(shape) != 2:
             rows = self.apply("cvm.reshape", rows, target_shape=(-1, size))
-        below = rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32)
-        y = of_8_bits(cast(Any, _Rule(self, x)), below, 1.0)
+        y = integer_softmax(rows, x.parameters.scale)
         if len(shape) != 2:
             target = tuple(n if isinstance(n, int) else -1 for n in shape)
             y = self.apply("cvm.reshape", y, target_shape=target)
@@ -299,17 +312,22 @@ class Tosa(Tflite):
         return self.rescaled(terms[0] + terms[1], factors[2], p, bound, 0, limits)
 
 
+def integer_softmax(rows: Node, scale: float) -> Node:
+    """The softmax of rows of i8 of a scale, as LiteRT computes it."""
+    below = rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32)
+    return of_8_bits(cast(Any, _Rule(rows, scale)), below, 1.0)
+
+
 class _Rule:
-    """A scheme in the place of an importer's operator, whose integer softmax it shares."""
+    """A program in the place of an importer's operator, whose integer softmax it shares."""
 
-    def __init__(self, scheme: Tflite, x: Quantized) -> None:
-        self.node, self.apply, self.rounding = scheme.constant, self._apply, scheme.rounding
-        self.scheme, self.x = scheme, _Tensor(x.parameters.scale)
-        self.y = _Tensor(SOFTMAX.scale)
+    def __init__(self, rows: Node, scale: float) -> None:
+        self.node, self.builder = rows.constant, rows.builder
+        self.x, self.y = _Tensor(scale), _Tensor(SOFTMAX.scale)
 
-    def _apply(self, name: str, *operands: Any, **attributes: Any) -> Node:
-        nodes = (o if isinstance(o, Node) else self.scheme.constant(o) for o in operands)
-        return self.scheme.apply(name, *nodes, **attributes)
+    def apply(self, name: str, *operands: Any, **attributes: Any) -> Node:
+        nodes = (o if isinstance(o, Node) else self.node(o) for o in operands)
+        return self.builder.apply(name, *nodes, **attributes)
 
 
 class _Tensor:

@@ -95,13 +95,13 @@ _CHECKED = (
     "check every access, alignment and proven interval while it runs, to find bugs of the compiler"
 )
 _SANITIZE = _flag("--sanitize", _CHECKED)
-_PROGRAM_OUTPUT = _arg(
-    "-o --output",
-    "where to write it, its constants beside it in an .npz (default: standard output, constants "
-    "and all)",
-    default="-",
-    metavar="PROG.cvm",
-)
+
+
+def _program_output(metavar: str, others: str = "") -> Argument:
+    said = "where to write it, its constants beside it in an .npz (default: standard output, "
+    return _arg("-o --output", f"{said}constants and all){others}", default="-", metavar=metavar)
+
+
 _SCHEDULE = _arg(
     "--schedule",
     "the steps of a schedule, one a line, for the kernels or those of the function",
@@ -365,7 +365,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 "a folder with symbol and params, an .onnx, .tflite, .tosa or .mlir file",
                 metavar="MODEL",
             ),
-            _PROGRAM_OUTPUT,
+            _program_output("PROG.cvm"),
             _repeated(
                 "--size",
                 "NAME=SIZE",
@@ -415,7 +415,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _repeated("--size", "NAME=N", "the value of a size that the program leaves open"),
             _flag("--float-io", "keep floats for arguments and results, and convert them inside"),
             _arg("--report", "write how far each value is from floats", metavar="FILE.html|.json"),
-            _PROGRAM_OUTPUT,
+            _program_output("PROG.cvm|MODEL.tflite", ", or a model of the scheme tflite"),
         ],
     ),
     "prove": (

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from tflite_cases import FOLDER, digest, one
-from tflite_models import Operator, Tensor, model
 
 import cvm
 from cvm.cli import main
 from cvm.importers.exactness import Verdict, verdicts
+from cvm.importers.tflite.writer import Operator, Tensor, model
 
 ROOT = Path(__file__).parents[2]
 MODEL = FOLDER / "micro_speech_quantized.tflite"

@@ -339,3 +339,149 @@ def test_the_command(network: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     built = ["build", str(out), "--size", "N=1", "--emit", "c", "-o", str(tmp_path / "net.c")]
     assert main([*built, "--header", str(header)]) == 0
     assert "q is for (q - -128) * 0.00390625" in header.read_text()
+
+
+# .tflite models
+
+LITERT = (
+    "func @main(%x: tensor<2x{c}x{h}x{w}xf32>) -> tensor<{to}xf32> {{\n{lines}  return %{y}\n}}"
+)
+
+
+def random_network(random: np.random.Generator) -> str:
+    """Layers, windows, clamps, tables and operators of two values, in random order."""
+    (c, h, w), lines = random.integers(3, 7, 3).tolist(), list[str]()
+    shape, values = (c, h, w), [("x", (c, h, w))]
+
+    def put(text: str, *to: int) -> None:
+        values.append((f"v{len(lines)}", to))
+        lines.append(f"  %{values[-1][0]} = {text}\n")
+
+    def const(*of: int) -> str:
+        put(
+            f"const dense<{random.normal(size=of).tolist()}> : tensor<{'x'.join(map(str, of))}xf32>"
+        )
+        return "%" + values.pop()[0]
+
+    def scalar(op: str, *operands: str) -> None:
+        put(f'theano.elemwise {", ".join(operands)} {{scalar_op = "{op}"}}', *shape)
+
+    for kind in random.integers(0, 9, int(random.integers(2, 7))):
+        name, shape = values[-1]
+        (c, h, w), v = shape, f"%{name}"
+        other = "%" + random.choice([n for n, s in values if s == shape])
+        if kind == 0:
+            p, q, k = *random.integers(0, 2, 2).tolist(), int(random.integers(1, 4))
+            to = int(random.integers(1, 4))
+            pads = f"padding = [{p}, {q}], stride = [1, 2]"
+            w_and_b = f"{const(to, c, 1, min(k, w))}, {const(to)}"
+            columns = (w + 2 * q - min(k, w)) // 2 + 1
+            put(f"cvm.conv2d {v}, {w_and_b} {{{pads}}}", to, h + 2 * p, columns)
+        elif kind == 1:
+            kernel = const(2 * c, 1, 3, 3)
+            put(f"cvm.conv2d {v}, {kernel} {{padding = [1, 1], groups = {c}}}", 2 * c, h, w)
+        elif kind == 2:
+            size = [min(h, 2), min(w, 2)]
+            pool = f"pool_size = {size}, strides = {size}, padding = [0, 0], ceil_mode = true"
+            put(f"cvm.max_pool2d {v} {{{pool}}}", c, -(-h // size[0]), -(-w // size[1]))
+        elif kind == 3:  # an average
+            ones = "strides = [1, 1], dilations = [1, 1]"
+            ends = "before = [1, 0], after = [1, 0]"
+            put(f"builtin.windows {v} {{axes = [2, 3], sizes = [3, 1], {ones}, {ends}}}")
+            v = "%" + values.pop()[0]
+            put(f"theano.sum {v} {{axis = [4, 5], dtype = f32, acc_dtype = f32}}", *shape)
+            scalar("true_div", "%" + values[-1][0], "3.0 : f32")
+        elif kind == 4:
+            low, high = ((0.0, 6.0), (-0.5, 0.75))[random.integers(2)]
+            scalar("maximum", v, f"{low} : f32")
+            scalar("minimum", "%" + values[-1][0], f"{high} : f32")
+        elif kind == 5:
+            scalar(str(random.choice(["tanh", "sigmoid"])), v)
+        elif kind == 6:
+            scalar(str(random.choice(["add", "sub", "mul"])), v, other)
+        elif kind == 7:
+            put(f"cvm.concatenate {v}, {other} {{axis = 1}}", 2 * c, h, w)
+        else:
+            put(f"cvm.transpose {v} {{axes = [0, 1, 3, 2]}}", c, w, h)
+    (c, h, w), (y, to) = values[0][1], values[-1]
+    return LITERT.format(c=c, h=h, w=w, to="x".join(map(str, (2, *to))), lines="".join(lines), y=y)
+
+
+def written(seed: int) -> tuple[QuantizedModule, bytes, np.ndarray]:
+    """A random network in integers, its model, and inputs."""
+    random = np.random.default_rng(seed)
+    module = cvm.parse(random_network(random))
+    shape = module.functions["main"].arguments[0].known_type.shape  # type: ignore[union-attr]
+    made = cvm.quantize(module, list(2 * random.normal(size=(3, *shape)).astype(np.float32)))
+    inputs = random.integers(-128, 128, (2, *shape)).astype(np.int8)
+    return made, made.to_tflite(), np.stack([*inputs, np.full(shape, -128, np.int8)])
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(n, marks=pytest.mark.slow) for n in range(8, 60))]
+)
+def test_a_written_tflite_model_is_read_back_as_the_program(seed: int) -> None:
+    made, data, inputs = written(seed)
+    f, back = cvm.compile(made), cvm.compile(cvm.from_tflite(data))
+    for x in inputs:
+        np.testing.assert_array_equal(back(x), f(x))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_litert_gives_the_bits_of_the_program(seed: int) -> None:
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    made, data, inputs = written(seed)
+    f = cvm.compile(made)
+    kernels = litert.OpResolverType.BUILTIN_REF
+    it = litert.Interpreter(model_content=data, experimental_op_resolver_type=kernels)
+    it.allocate_tensors()
+    (given,), (result,) = it.get_input_details(), it.get_output_details()
+    for x in inputs:
+        it.set_tensor(given["index"], x)
+        it.invoke()
+        np.testing.assert_array_equal(it.get_tensor(result["index"]), f(x))
+
+
+def test_a_network_as_a_tflite_model_of_open_size(network: Path, tmp_path: Path) -> None:
+    from cvm.cli import main
+
+    np.save(tmp_path / "x.npy", images(8))
+    out = tmp_path / "net.tflite"
+    command = ["quantize", str(network), "--data", str(tmp_path / "x.npy"), "-o", str(out)]
+    assert main(command) == 0
+    back = cvm.from_tflite(out, sizes={"x": (-1, 2, 6, 6)})
+    made = cvm.quantize(str(network), images(8))
+    x = np.random.default_rng(0).integers(-128, 128, (5, 2, 6, 6)).astype(np.int8)
+    np.testing.assert_array_equal(cvm.compile(back)(x), cvm.compile(made)(x))
+    assert main([*command, "--scheme", "cvm"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "said"),
+    [
+        ("%y = cvm.relu %x", {"float_io": True}, "%x is tensor<4x3xf32>, and not of i8"),
+        ("%y = cvm.relu %x", {"scheme": "cvm"}, "%x is tensor<4x3xi32>, and not of i8"),
+        (
+            "%a = cvm.slice %x {begin = [1, 0], end = [4, 3]}\n"
+            "%y = builtin.pad %a {before = [1, 0], after = [0, 0]}",
+            {},
+            "cvm.slice (%a) cannot be written to .tflite: slices are not supported",
+        ),
+        (
+            '%t = theano.elemwise %x {scalar_op = "tanh"}\n%r = cvm.relu %x\n'
+            "%s = cvm.reshape %r {target_shape = [4, 3, 1]}\n"
+            "%q = cvm.reshape %t {target_shape = [4, 3, 1]}\n"
+            '%p = theano.elemwise %s, %q {scalar_op = "mul"}\n'
+            "%y = theano.sum %p {axis = [2], dtype = f32, acc_dtype = f32}",
+            {},
+            "it is a sum of products, or of others than numbers of i8",
+        ),
+    ],
+)
+def test_what_no_operator_of_tflite_states_is_refused(body: str, options: Any, said: str) -> None:
+    text = f"func @main(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {{\n{body}\nreturn %y\n}}"
+    data = [np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)]
+    made = cvm.quantize(cvm.parse(text), data, **options)
+    with pytest.raises(cvm.Error) as caught:
+        made.to_tflite()
+    assert said in str(caught.value)

@@ -22,11 +22,11 @@ from tflite_cases import (
     of_litert,
     one,
 )
-from tflite_models import Operator, Tensor, model
 
 import cvm
 from cvm.importers.tflite.rules import RULES
 from cvm.importers.tflite.schema import OPERATORS
+from cvm.importers.tflite.writer import Operator, Tensor, model
 
 RECORDED = json.loads(EXPECTED.read_text("utf-8"))
 MODELS = {name: (data, count) for name, data, count in models()}

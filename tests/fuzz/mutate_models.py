@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tflite_models import Writer
 
-from cvm.importers.flatbuffer import NUMBERS, Damaged, Flatbuffer, Table, absent, fields
+from cvm.importers.flatbuffer import NUMBERS, Damaged, Flatbuffer, Table, Writer, absent, fields
 from cvm.importers.tflite import schema as tflite
 from cvm.importers.tosa import schema as tosa
 

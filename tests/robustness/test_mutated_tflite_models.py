@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_models import Operator, Tensor, model
 
 import cvm
+from cvm.importers.tflite.writer import Operator, Tensor, model
 
 MOST = 2**31 - 1
 

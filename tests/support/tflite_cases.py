@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[1] / "models" / "tflite"
 if __name__ == "__main__":
     sys.path[:0] = [str(FOLDER.parents[2]), str(FOLDER.parents[1] / "support")]
 
-from tflite_models import Operator, Tensor, model  # noqa: E402
+from cvm.importers.tflite.writer import Operator, Tensor, model  # noqa: E402
 
 EXPECTED = FOLDER / "expected.json"
 INPUTS = 100  # of each published model

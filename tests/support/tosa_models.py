@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tflite_models import Writer
 
+from cvm.importers.flatbuffer import Writer
 from cvm.importers.tosa.schema import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor
 
 VERSION = {"_major": 1, "_minor": 1, "_patch": 0, "_draft": True}
