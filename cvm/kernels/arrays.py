@@ -4,11 +4,11 @@ while compiling.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cvm.dialect.kernel_ir import expressions as ex
+from cvm.dialect.support.diagnostics import Span
 from cvm.dialect.types.tensor_types import ElementType
 
 from .numbers import Number, NumberType
@@ -161,4 +161,4 @@ class Made:
 
     tensor: ex.Tensor
     sizes: tuple[ex.Expr, ...]
-    node: ast.AST
+    place: Span

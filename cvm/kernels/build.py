@@ -15,20 +15,21 @@ from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.affine import Affine, affine, key
 from cvm.dialect.kernel_ir.index_bounds import index_extent
 from cvm.dialect.kernel_ir.traverse import rewrite, walk
-from cvm.dialect.support.diagnostics import TraceError
+from cvm.dialect.support.diagnostics import Span, TraceError
 from cvm.dialect.support.suggest import did_you_mean
 from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import BY_DTYPE, I1, I64, UI64, ElementType
 from cvm.lowering.loops.build_loops import is_speculatable
 
-from . import array_functions, functions, parallel
+from . import array_functions, calls, functions, parallel
 from .array_expressions import ONE, ArrayExpressions, Operation
 from .arrays import Along, Array, Elements, Known, Made, Masked, Method, Values
 from .blocks import FAULT, one_bit
+from .calls import Inlined
 from .definitions import UNDEFINED, Definitions, arguments
 from .hoist_tests import LoopValues, hoisted
 from .numbers import BOOL, INT, Number, NumberType, common, of_python
-from .source import FunctionSource
+from .source import CompiledFunction, FunctionSource
 
 STATEMENTS = "for, while, if, break, continue, assignments, assert, raise and return"
 MOST_PASSES = 40  # over a function, until its types are known: each pass widens one
@@ -115,15 +116,19 @@ class Builder(ArrayExpressions):
         stored: set[ast.AST],
         overlaps: bool = False,
         plain: bool = False,
+        inlined: dict[ast.Call, Inlined] | None = None,
     ) -> None:
         super().__init__(source, checks, overlaps=overlaps)
         self.plain = plain
-        self.parallel: list[tuple[ir.For, ast.For]] = []  # of a plain kernel
-        # statements of a plain kernel by id, and what they are made of
-        self.places: dict[int, tuple[ir.Statement, ast.AST]] = {}
+        self.parallel: list[tuple[ir.For, Span]] = []  # of a plain kernel
+        # statements of a plain kernel by id, and where they are from
+        self.places: dict[int, tuple[ir.Statement, Span]] = {}
         self.kept: list[ir.Statement] = []
         self.definitions, self.signature = definitions, signature
         self.types, self.stored = types, stored
+        self.inlined = {} if inlined is None else inlined  # the functions of calls
+        self.calling = False  # whether the statement has calls, which may change what it has read
+        self.callers = [source.function]  # the function, and those whose calls it stands in
         self.changed = self.unready = False
         self.bound: dict[ast.AST, object] = {}
         self.registers: dict[ast.AST, ex.Tensor] = {}
@@ -134,7 +139,11 @@ class Builder(ArrayExpressions):
         self.ever: dict[ast.AST, object] = {}  # values of definitions, wherever they are known
         self.presumed: list[tuple[frozenset[ast.AST], Array]] = []  # definitions of one array
         self.variables: dict[ast.AST, ArrayVariable] = {}
+        self.own_variables: list[ArrayVariable] = []  # of called functions
+        # of the called function, the number of arrays made before, and definitions of its result
+        self.own: tuple[int, frozenset[ast.AST]] = 0, frozenset()
         self.captured: dict[str, np.ndarray] = {}
+        self.constants: dict[int, tuple[str, np.ndarray]] = {}  # by identity, their names
         self.results: list[ex.Tensor] = []
         # loops by id, their values, and the facts and small numbers around them
         self.hoistable: dict[int, tuple[ir.For, LoopValues, list[Affine], set[ex.Expr]]] = {}
@@ -151,6 +160,7 @@ class Builder(ArrayExpressions):
             if isinstance(value, Number):
                 self.define(a, value, a)
         self.statements(function.body)
+        self.settle_names()
         self.settle_arrays()
         if self.definitions.falls_off and self.returned not in (Unready, None):
             assert self.first_return is not None
@@ -184,7 +194,10 @@ class Builder(ArrayExpressions):
             self.lets,
             returned,
             self.captured,
-            bool(self.definitions.parallel),
+            any(
+                d.parallel
+                for d in [self.definitions, *(i.definitions for i in self.inlined.values())]
+            ),
         )
 
     def without_tests(self, s: ir.Statement) -> ir.Block | None:
@@ -257,10 +270,12 @@ class Builder(ArrayExpressions):
 
     def statement(self, s: ast.stmt) -> bool:
         block, first = self.out, len(self.out)
+        outer, self.calling = self.calling, any(n in self.inlined for n in ast.walk(s))
         goes_on = self._statement(s)
+        self.calling = outer
         if self.plain:
             for made in ir.statements(tuple(block[first:])):
-                self.places.setdefault(id(made), (made, s))
+                self.places.setdefault(id(made), (made, self.source.span(s)))
         return goes_on
 
     def _statement(self, s: ast.stmt) -> bool:
@@ -427,6 +442,9 @@ class Builder(ArrayExpressions):
         value = self.steady(value, _name(definition), node)
         variable = self.definitions.variable(definition)
         if isinstance(value, Array):
+            made, results = self.own
+            if definition in results and self.is_made_since(value, made):
+                value = replace(value, fresh=True)
             value = self.named(variable, value, node)
         elif isinstance(value, Values):
             self.check_lasting(value, node)
@@ -542,10 +560,12 @@ class Builder(ArrayExpressions):
         if isinstance(value, tuple):
             return Values(tuple(self.constant(f"{name}.{n}", v) for n, v in enumerate(value)))
         if isinstance(value, np.ndarray) and value.ndim and BY_DTYPE.get(value.dtype) is not None:
-            if name not in self.arrays:
+            if id(value) not in self.constants:
+                name = name if name not in self.arrays else f"{name}.{len(self.constants)}"
+                self.constants[id(value)] = name, value
                 self.captured[name] = np.array(value, order="C")
                 self.array_of(name, ArrayType(BY_DTYPE[value.dtype], value.ndim))
-            return self.arrays[name]
+            return self.arrays[self.constants[id(value)][0]]
         return Known(value)
 
     # loops
@@ -719,6 +739,26 @@ class Builder(ArrayExpressions):
             return False
         return True if endless else self.otherwise(s.orelse, flag)
 
+    # calls of kernels
+
+    @contextmanager
+    def within(self, body: Inlined, function: CompiledFunction) -> Iterator[None]:
+        """The statements of a called function, which has names of its own."""
+        outer = self.source, self.definitions, self.checks, self.variables, self.presumed
+        self.source, self.definitions = body.source, body.definitions
+        self.checks = self.checks and function.checks
+        self.variables, self.presumed = {}, []
+        own, self.own = self.own, (len(self.made), body.results)
+        self.callers.append(function.py_func)
+        try:
+            yield
+            self.settle_names()
+        finally:
+            self.callers.pop()
+            self.own = own
+            self.own_variables += self.variables.values()
+            self.source, self.definitions, self.checks, self.variables, self.presumed = outer
+
     # results
 
     def give(self, node: ast.expr | None, s: ast.Return) -> None:
@@ -837,7 +877,8 @@ class Builder(ArrayExpressions):
                 "are statements",
                 node,
             )
-        return method(node)
+        found = method(node)
+        return self.steady(found, "v", node) if self.calling else found
 
     def _constant(self, node: ast.Constant) -> object:
         if isinstance(node.value, str):
@@ -1250,11 +1291,12 @@ class Builder(ArrayExpressions):
         return replace(own.array, lengths=tuple(sizes), fresh=False)
 
     def settle_arrays(self) -> None:
-        """The sizes of variables, and whether all definitions were of one array."""
+        """The sizes of variables."""
         most: dict[object, ex.Expr | None] = {}  # by the extent; None while it is computed
+        variables = [*self.own_variables, *self.variables.values()]
         values = {
             key(e): (own, [sizes[n] for sizes in own.limits])
-            for own in self.variables.values()
+            for own in variables
             for n, e in enumerate(own.extents)
         }
 
@@ -1276,16 +1318,19 @@ class Builder(ArrayExpressions):
                 most[extent] = _greatest(list(leaves(extent, set())))
             if (found := most[extent]) is None:
                 message = "this array has a size that is computed of itself"
-                raise self.source.mistake(message, self.made[values[extent][0].made].node)
+                raise self.source.mistake(message, self.made[values[extent][0].made].place)
             return found
 
         for n, made in enumerate(self.made):
             sizes = tuple(rewrite(e, known) for e in made.sizes)
             self.made[n] = replace(made, sizes=sizes)
-        for own in self.variables.values():
+        for own in variables:
             slots = self.made[own.made].sizes[: -own.array.rank]
             sizes = (*slots, *(settled(key(e)) for e in own.extents))
             self.made[own.made] = replace(self.made[own.made], sizes=sizes)
+
+    def settle_names(self) -> None:
+        """Whether all definitions of names were of one array."""
         for found, array in self.presumed:
             for d in found:
                 value = self.ever.get(d)
@@ -1295,6 +1340,25 @@ class Builder(ArrayExpressions):
                     if self.types.get(variable) != kind:
                         self.types[variable] = kind
                         self.changed = True
+
+    def is_made_since(self, array: Array, count: int) -> bool:
+        """Test whether an array was made after a number of others."""
+        return any(m.tensor is array.tensor for m in self.made[count:])
+
+    def one_of(self, array: Array, values: Sequence[object], name: ast.Name) -> object:
+        """The result of a called function that returns arrays at several places: one array, or a
+        copy of what is made there.
+        """
+        if all(isinstance(v, Array) and _is_same(v, array) for v in values):
+            seen = (v for v in self.bound.values() if isinstance(v, Array) and _is_same(v, array))
+            if (found := next(seen, None)) is not None:
+                return found
+        kind = ArrayType(array.element, array.rank)
+        variable = self.definitions.variable(next(iter(self.definitions.reaching[name])))
+        if self.types.get(variable) != kind:
+            self.types[variable], self.changed = kind, True
+            raise Unready
+        return self.name(name)
 
     def array_among(self, found: frozenset[ast.AST], node: ast.Name) -> Array | None:
         """The array that a name stands for where several definitions meet; None of numbers."""
@@ -1414,13 +1478,13 @@ class Builder(ArrayExpressions):
             return self.make(make, node)
         if called.value is print:
             raise self.source.mistake("print is not offered in kernels", node)
-        if (
-            called.value is self.source.function
-            or getattr(called.value, "py_func", None) is self.source.function
-        ):
+        function = called.value.py_func if isinstance(called.value, CompiledFunction) else None
+        if (function or called.value) in self.callers:
             raise self.source.mistake(
                 "kernels have no recursion: a function that calls itself", node
             )
+        if isinstance(called.value, CompiledFunction):
+            return calls.call(self, called.value, node)
         if (outer := array_functions.found(called.value)) is not None:
             return outer(self, node)
         found = functions.FUNCTIONS.get(called.value) if _hashable(called.value) else None
@@ -1428,8 +1492,8 @@ class Builder(ArrayExpressions):
             name = getattr(called.value, "__name__", repr(called.value))
             near = did_you_mean(name, functions.NAMES)
             raise self.source.mistake(
-                f"{name} cannot be called in kernels{near}; they have functions of numbers "
-                "of Python, math and NumPy",
+                f"{name} cannot be called in kernels{near}; they have kernels, and functions of "
+                "numbers of Python, math and NumPy",
                 node,
             )
         count, call = found
@@ -1606,16 +1670,19 @@ def build(
     definitions = Definitions(source.tree, parallel.parallel_loops(source))
     types: dict[ast.AST, Any] = {}
     stored: set[ast.AST] = set()
+    inlined: dict[ast.Call, Inlined] = {}
     for _ in range(MOST_PASSES):
-        builder = Builder(source, definitions, signature, checks, types, stored, overlaps)
+        builder = Builder(
+            source, definitions, signature, checks, types, stored, overlaps, inlined=inlined
+        )
         found = builder.kernel()
         if not builder.changed:
             if builder.unready:
                 raise source.mistake(
                     "the type of a variable of this function is not known", source.tree
                 )
-            if definitions.parallel:
-                _check_races(source, definitions, signature, types, stored)
+            if found.is_parallel:
+                _check_races(source, definitions, signature, types, stored, inlined)
             return found
     _unstable(source)
 
@@ -1626,13 +1693,14 @@ def _check_races(
     signature: Mapping[str, Any],
     types: dict[ast.AST, Any],
     stored: set[ast.AST],
+    inlined: dict[ast.Call, Inlined],
 ) -> None:
     """Check the accesses of parallel loops, by the indices of arrays whatever their strides."""
     whole = {
         n: replace(t, contiguous=True) if isinstance(t, ArrayType) else t
         for n, t in signature.items()
     }
-    Builder(source, definitions, whole, False, types, stored, plain=True).kernel()
+    Builder(source, definitions, whole, False, types, stored, plain=True, inlined=inlined).kernel()
 
 
 def _greatest(sizes: Sequence[ex.Expr]) -> ex.Expr:

@@ -195,7 +195,7 @@ def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
     if b.plain:
         loop = ir.replace(around((*own, *body)), kind="parallel")
         b.out.append(loop)
-        b.parallel.append((loop, s))
+        b.parallel.append((loop, b.source.span(s.iter)))
         return b.otherwise(s.orelse, None)
     inner = ir.replace(whole, start=first, stop=stop, body=tuple(body))
     values = LoopValues(index, first, stop - 1)
@@ -349,11 +349,11 @@ def _emit_parallel(
 def check_races(b: Builder, body: ir.Block) -> None:
     """Refuse parallel loops of which an iteration writes what another one reads or writes."""
     nest = Nest(body)
-    for loop, s in b.parallel:
+    for loop, place in b.parallel:
         if (found := dependence(nest, loop)) is None:
             continue
         store, other = found
-        places = [b.places.get(id(a.statement), (None, s))[1] for a in found]
+        places = [b.places.get(id(a.statement), (None, place))[1] for a in found]
         name = next((n for n, a in b.arrays.items() if a.tensor is store.tensor), "")
         what = name if name and not name.startswith("made.") else "an array"
         how = "also written" if other.writes else "read"
@@ -362,5 +362,5 @@ def check_races(b: Builder, body: ir.Block) -> None:
             f"{how} by another iteration, so they cannot run at once",
             places[0],
             (f"it is {how} here", places[1]),
-            ("the loop", s.iter),
+            ("the loop", place),
         )

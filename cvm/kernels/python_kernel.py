@@ -27,7 +27,7 @@ from cvm.lowering.scheduling.steps import Step
 
 from .build import ArrayType, IntegerType, build
 from .numbers import NumberType, of_python
-from .source import FunctionSource, read_source
+from .source import CompiledFunction, FunctionSource, read_source
 from .version import Version
 
 Kinds = tuple[object, ...]  # the types of arguments
@@ -37,7 +37,7 @@ R = TypeVar("R")
 TARGETS = ("cpu", "reference")
 
 
-class Kernel(Generic[P, R]):
+class Kernel(CompiledFunction, Generic[P, R]):
     """A Python function with loops, compiled from its source. `py_func` is the function itself.
 
     Once a version has run, machine code takes the calls that fit it, and leaves others to

@@ -18,6 +18,13 @@ from cvm.dialect.support.diagnostics import Diagnostic, Note, Source, Span, Trac
 CODE = "kernel.python"
 
 
+class CompiledFunction:
+    """A function that is compiled from the source of `py_func`."""
+
+    py_func: Callable[..., Any]
+    checks: bool
+
+
 @dataclass(frozen=True, eq=False)
 class FunctionSource:
     """A Python function's tree, and the file that it stands in."""
@@ -28,8 +35,10 @@ class FunctionSource:
     line: int  # of the file, the first of the tree's text
     indent: int  # columns that were taken from its lines
 
-    def span(self, node: ast.AST) -> Span:
-        """The place of a node in the file."""
+    def span(self, node: ast.AST | Span) -> Span:
+        """The place of a node in the file, or one that is known."""
+        if isinstance(node, Span):
+            return node
         text, starts = self.source.text, self.source.line_starts
 
         def offset(line: int, column: int) -> int:
@@ -48,7 +57,9 @@ class FunctionSource:
         end = offset(node.lineno, node.end_col_offset or 0) if whole else text.find("\n", first)
         return Span(self.source, first, max(end, first + 1))
 
-    def mistake(self, message: str, node: ast.AST, *notes: tuple[str, ast.AST]) -> TraceError:
+    def mistake(
+        self, message: str, node: ast.AST | Span, *notes: tuple[str, ast.AST | Span]
+    ) -> TraceError:
         """An error at a node, with notes at others."""
         found = tuple(Note(text, self.span(at)) for text, at in notes)
         return TraceError(Diagnostic(message, self.span(node), CODE, found))

@@ -305,8 +305,7 @@ class Version:
             return np.zeros(shape, made.tensor.element.dtype)
         except (MemoryError, ValueError):
             message = f"memory does not suffice for an array of shape {shape}"
-            place = self.source.span(made.node)
-            raise failure("MemoryError", Diagnostic(message, place, "run")) from None
+            raise failure("MemoryError", Diagnostic(message, made.place, "run")) from None
 
     def report(self, status: int, *values: int) -> None:
         """Raises the error of a status, whose message names values."""

@@ -161,6 +161,7 @@ TYPES_IN_CYCLES = {
     ("cvm.jit.targets", "cvm.jit.functions.steppers"),
     # the functions that kernels call build statements by the builder that calls them
     ("cvm.kernels.array_functions", "cvm.kernels.build"),
+    ("cvm.kernels.calls", "cvm.kernels.build"),
     ("cvm.kernels.functions", "cvm.kernels.build"),
     ("cvm.kernels.parallel", "cvm.kernels.build"),
     # a traced array has its methods by mixins, which take and give traced arrays
