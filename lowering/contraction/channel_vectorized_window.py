@@ -37,14 +37,8 @@ from ..loops.collapse import flatten
 from ..math.primitives import SIGNED, as_float, bits
 from ..processor import processor
 from .contraction_problem import Constants, matched_strategy
-from .direct_convolution import (
-    MOST_PIXELS,
-    DirectConvolution,
-    PackedWeights,
-    Pixels,
-    Tile,
-    lanes_of,
-)
+from .convolution_blocking import MOST_PIXELS, Tile, lanes_of
+from .direct_convolution import DirectConvolution, PackedWeights, Pixels
 from .match_contraction import (
     Contraction,
     Reduction,
@@ -238,10 +232,10 @@ class _ChannelLanes(DirectConvolution):
         first = affine(windows.read.indices[windows.axes[1]])
         step = windows.stride(1, c.window)
         self.base = affine(
-            self.first * step + first.constant
+            self.at.first * step + first.constant
         )  # the line where the windows of a strip begin
         reach = sum((extent_of(i) - 1) * windows.stride(1, i) for i in c.reduction_axes)
-        shape = ((self.high - 1) * step + reach + 1, windows.columns, self.lanes)
+        shape = ((self.sizes.high - 1) * step + reach + 1, windows.columns, self.sizes.lanes)
         self.image = ex.Tensor("image", shape, self.element, "stack")
         self.image_bytes = prod(shape) * element.bytes
 
@@ -251,32 +245,29 @@ class _ChannelLanes(DirectConvolution):
     def before(self) -> ir.Block:
         """The lines of a strip's channels, these side by side."""
         read, (channel, line, column) = self.windows.read, self.windows.axes
+        sizes, lane = self.sizes, self.at.lane
         side = SQUARE // self.element.bytes
         side = side if side <= self.windows.columns else 1
-        sizes = (("h", self.image.shape[0]), ("w", -(-self.windows.columns // side)), ("u", side))
-        h, block, u = (ex.Index(name, size) for name, size in sizes)
+        loops = (("h", self.image.shape[0]), ("w", -(-self.windows.columns // side)), ("u", side))
+        h, block, u = (ex.Index(name, size) for name, size in loops)
         q = ex.Var("w", I64)
         base = self.base.expression()
         at = [*read.indices]
-        at[channel], at[line], at[column] = self.row + self.lane, base + h, q + u
-        store = ir.Store(
-            self.image, (h, q + u, self.lane), self.ordered(read_at(self.c.b, read, at))
-        )
+        at[channel], at[line], at[column] = self.row + lane, base + h, q + u
+        store = ir.Store(self.image, (h, q + u, lane), self.ordered(read_at(self.c.b, read, at)))
         begin = ir.Let(q, ex.minimum(block * side, ex.as_index(self.windows.columns - side)))
-        body = ir.For(
-            block, (begin, ir.For(u, (ir.vector_loop(self.lane, store),), kind="unrolled"))
-        )
+        body = ir.For(block, (begin, ir.For(u, (ir.vector_loop(lane, store),), kind="unrolled")))
         start = ex.maximum(0 - base, 0)
         stop = ex.minimum(self.windows.lines - base, h.extent)
         return (
-            ir.Let(self.row, ex.minimum(self.panel * self.wide, self.rows - self.lanes)),
+            ir.Let(self.row, ex.minimum(self.at.panel * sizes.wide, sizes.rows - sizes.lanes)),
             ir.Alloc(self.image),
             ir.For(h, (body,), start, stop),
         )
 
     def value(self, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         line, column = (substitute(self.windows.read.indices[n], at) for n in self.windows.axes[1:])
-        return self.image[(affine(line) - self.base).expression(), column, self.lane]
+        return self.image[(affine(line) - self.base).expression(), column, self.at.lane]
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         if (function := self.windows.function) == "fma":

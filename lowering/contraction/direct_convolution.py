@@ -22,57 +22,41 @@ packed at compile time, others by a kernel. The last blocks and tiles move back.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import groupby, product as combinations
-from math import inf, prod
+from math import prod
 from operator import and_
 
 import numpy as np
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
-from ...dialect.kernel_ir.affine import Affine, affine_conditions
 from ...dialect.kernel_ir.traverse import substitute
 from ...dialect.types.tensor_types import F32, F64, I64
 from ..analysis.accesses import depends
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
 from .contraction_problem import Constants, Problem, Strategy, why_not_of
+from .convolution_blocking import (
+    Edge,
+    Tile,
+    TileIndices,
+    choose_tile,
+    edge_of,
+    lanes_of,
+    plan_blocking,
+    tiles_at_edges,
+)
 from .match_contraction import Contraction, LoweredContraction, kernel_from_body, parallel_loop
 from .pack_panels import SQUARE
 from .vnni_packing import extent_of, known_terms, only_read, tile_elements
 
-LOADS = 3  # cost model: products that take as long as a load; tuned by hand (Zen 4, Zen 5)
 # cost model: time of a tile's products and loads to that which micro-kernels of panels are taken
 # to need; tuned by hand (Zen 4, Zen 5)
 USUAL_LOADS = 1.12
 # cost model: factor of windows of one pixel, each line of whose input is used once; set by the
 # time of ResNet-50 on one thread
 SINGLE_TAP = 1.15
-# cost model: products begun until the first is done: 4 to 5 cycles of two units, by the manuals;
-# not measured
-LATENCY = 10
-MOST_PIXELS = 15  # pixels of a tile, at most; tuned by hand (Zen 4, Zen 5)
 MIN_K = 8  # terms from which a tile pays; tuned by hand (Zen 4, Zen 5)
 
 PackedWeights = tuple[ex.Tensor, LoweredContraction]  # the weights, and the kernels that pack them
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Pixels by vectors of output channels: the sums that are in registers together."""
-
-    pixels: int
-    vectors: int
-
-    @property
-    def time(self) -> float:
-        """The estimated cycles of a step; a pixel's value is a load whatever the width of
-        vectors.
-        """
-        cycles = processor().fma_cycles
-        return (
-            max(self.pixels * self.vectors * cycles, LATENCY)
-            + (self.pixels + self.vectors * cycles) / LOADS
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +88,7 @@ def direct_cost(problem: Problem) -> float:
     terms = prod(map(extent_of, c.reduction_axes)) * (
         1 if len(c.reduction_axes) > 1 else SINGLE_TAP
     )
-    return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4
+    return choose_tile(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4
 
 
 def why_not_direct(problem: Problem) -> str:
@@ -126,68 +110,8 @@ def why_not_direct(problem: Problem) -> str:
         return "too few terms or products for packing to pay"
     return (
         "edges are no loop's"
-        if _edge(c) is None and any(depends(g, {c.column}) for g in c.guard)
+        if edge_of(c) is None and any(depends(g, {c.column}) for g in c.guard)
         else ""
-    )
-
-
-def lanes_of(c: Contraction) -> int:
-    return processor().tile_vector_bytes // c.accumulator.element.bytes
-
-
-def _choose(c: Contraction) -> tuple[float, Tile]:
-    """The tile with the least estimated time of a step of all tiles, and that time."""
-    registers = processor().vector_registers
-    length = extent_of(c.column)
-    blocks = -(-extent_of(c.row) // lanes_of(c))
-    best = (inf, Tile(1, 1))
-    for pixels, vectors in combinations(range(min(MOST_PIXELS, length), 0, -1), range(1, 7)):
-        if pixels * vectors + vectors + 1 < registers and vectors <= blocks:
-            tile = Tile(pixels, vectors)
-            time = -(-blocks // vectors) * -(-length // pixels) * extent_of(c.window) * tile.time
-            best = min(best, (time, tile), key=lambda candidate: candidate[0])
-    return best
-
-
-@dataclass(frozen=True)
-class _Edge:
-    """The columns that are inside: those of which sums of a constant and a column's place, times a
-    sign, are not negative.
-    """
-
-    axis: ex.Index  # of a window
-    step: int  # with which columns go along it
-    stride: int  # from pixel to pixel
-    sums: set[tuple[int, int]]  # signs and constants
-
-    def inside(self, place: int, count: int) -> range:
-        """The pixels of `count` whose column is inside the image, if the first pixel's column is at
-        `place`.
-        """
-        places = enumerate(range(place, place + self.stride * count, self.stride))
-        some = [
-            r for r, at in places if all(sign * at + constant >= 0 for sign, constant in self.sums)
-        ]
-        return range(some[0], some[-1] + 1) if some else range(0)
-
-
-def _edge(c: Contraction) -> _Edge | None:
-    """The edges that the guard of columns states; None if there are none, or they are others."""
-    sums = [
-        s for g in c.guard if depends(g, {c.column}) for s in affine_conditions(g) or [Affine({})]
-    ]
-    signs = [1 if s.factor(c.column) > 0 else -1 for s in sums]
-    forms = {frozenset((s * sign).terms.values()) for s, sign in zip(sums, signs, strict=True)}
-    factors = dict(forms.pop()) if len(forms) == 1 else {}
-    stride = factors.pop(c.column, 0)
-    axes = [i for i in c.reduction_axes if i in factors]
-    if not stride or len(axes) != 1 or len(factors) != 1:
-        return None
-    return _Edge(
-        axes[0],
-        factors[axes[0]],
-        stride,
-        {(sign, s.constant) for s, sign in zip(sums, signs, strict=True)},
     )
 
 
@@ -211,49 +135,14 @@ class DirectConvolution:
         self, pixels: Pixels, constants: Constants, tile: Tile | None = None, most: int = 0
     ) -> None:
         self.pixels, self.known = pixels, constants
-        self.c, self.last = c, _ = pixels.c, pixels.last
-        tile = tile or _choose(c)[1]
-        self.element, self.edge = c.accumulator.element, _edge(c)
+        self.c = c = pixels.c
+        self.sizes = plan_blocking(c, tile, most)
+        self.at = TileIndices(self.sizes)
+        self.element = c.accumulator.element
         self.start: ex.Expr = ex.constant(0, self.element)
-        self.lanes = lanes_of(c)
-        self.tall, self.vectors, self.wide = tile.pixels, tile.vectors, tile.vectors * self.lanes
-        self.rows, self.length, self.count = (
-            extent_of(c.row),
-            extent_of(c.column),
-            extent_of(c.window),
-        )
-        self.panels = -(-self.rows // self.wide)
-        most = most or max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))
-        if c.window is None:
-            tiles = -(-self.length // self.tall)
-            most = max(-(-self.lanes // self.tall), most // self.tall)
-            each = -(
-                -tiles // -(-tiles // most)
-            )  # of a strip, so that the last one moves back by less than a tile
-            self.line, self.high = min(self.length, each * self.tall), 1
-            self.strips = -(-self.length // self.line)
-        else:
-            few = -(-self.lanes // self.length)  # lines that fill a vector
-            self.line = self.length
-            self.high = -(-self.count // -(-self.count // max(few, most // self.length)))
-            self.high = min(self.count, max(self.high, few))
-            self.strips = -(-self.count // self.high)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
-        weight_bytes = self.rows * prod(map(extent_of, c.reduction_axes)) * self.element.bytes
+        weight_bytes = self.sizes.rows * prod(map(extent_of, c.reduction_axes)) * self.element.bytes
         self.weights_stay = weight_bytes <= processor().l2_bytes // 2  # near
-        self.lane, self.v, self.r = (
-            ex.Index("l", self.lanes),
-            ex.Index("v", tile.vectors),
-            ex.Index("r", self.tall),
-        )
-        self.place = self.v * self.lanes + self.lane
-        self.line_index, self.tile = (
-            ex.Index("line", self.high),
-            ex.Index("tile", -(-self.line // self.tall)),
-        )
-        self.panel, self.strip, self.first, self.q = (
-            ex.Var(name, I64) for name in ("panel", "strip", "first", "q")
-        )
 
     def lowered(self) -> LoweredContraction:
         self.packed, packing = self.weights()
@@ -268,19 +157,18 @@ class DirectConvolution:
         """Pack the rows along an axis of constant weights, a tile's rows side by side. Blocks that
         would go beyond the end move back.
         """
-        elements = tile_elements(self.rows, self.panels * self.vectors, self.lanes).reshape(
-            self.panels, self.wide
-        )
-        return rows.take(elements, axis)
+        sizes = self.sizes
+        elements = tile_elements(sizes.rows, sizes.panels * sizes.tile.vectors, sizes.lanes)
+        return rows.take(elements.reshape(sizes.panels, sizes.wide), axis)
 
     def weights(self) -> PackedWeights:
         """The weights, those of a tile's rows side by side."""
-        c = self.c
+        c, sizes, at = self.c, self.sizes, self.at
         shape = (
             *(i.extent for i in self.around),
-            self.panels,
+            sizes.panels,
             *(i.extent for i in c.reduction_axes),
-            self.wide,
+            sizes.wide,
         )
         if (
             constants := known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))
@@ -291,14 +179,15 @@ class DirectConvolution:
             return packed, LoweredContraction((), {}, {packed: np.ascontiguousarray(panels)})
         packed = ex.Tensor("weights", shape, self.element, "heap")
         row = ex.Var("row", I64)
-        panel = ex.Index("panel", self.panels)
+        panel = ex.Index("panel", sizes.panels)
         begin = ir.Let(
-            row, ex.minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes)
+            row,
+            ex.minimum((panel * sizes.tile.vectors + at.v) * sizes.lanes, sizes.rows - sizes.lanes),
         )
-        value = substitute(c.a, {c.row: row + self.lane})
-        store = ir.Store(packed, (*self.around, panel, *c.reduction_axes, self.place), value)
-        block = (begin, *ir.nested((*c.reduction_axes, self.lane), (store,)))
-        body = ir.nested((*self.around, panel, self.v), block)
+        value = substitute(c.a, {c.row: row + at.lane})
+        store = ir.Store(packed, (*self.around, panel, *c.reduction_axes, at.row), value)
+        step = (begin, *ir.nested((*c.reduction_axes, at.lane), (store,)))
+        body = ir.nested((*self.around, panel, at.v), step)
         return packed, LoweredContraction(
             (kernel_from_body(self.pixels.kernel, "weights", body, (packed,)),)
         )
@@ -312,19 +201,19 @@ class DirectConvolution:
         """The loop over panels of rows, and over strips of pixels, whose sums wait until all of
         them are there.
         """
-        c = self.c
+        c, sizes, at = self.c, self.sizes, self.at
         outer = [(ex.Var(i.name, I64), i.extent) for i in c.outer]
-        panel, strip = (self.panel, self.panels), (self.strip, self.strips)
+        panel, strip = (at.panel, sizes.panels), (at.strip, sizes.strips)
         places = (
             [*outer, strip, panel] if self.weights_stay else [panel, *outer, strip]
         )  # the other passes once
-        sums = ex.Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
+        sums = ex.Tensor("held", (sizes.high * sizes.line, sizes.wide), self.element, "stack")
         if c.window is None:
-            begin = ir.Let(self.first, ex.minimum(self.strip * self.line, self.length - self.line))
-            start: ex.Expr = self.first
+            begin = ir.Let(at.first, ex.minimum(at.strip * sizes.line, sizes.length - sizes.line))
+            start: ex.Expr = at.first
         else:
-            begin = ir.Let(self.first, ex.minimum(self.strip * self.high, self.count - self.high))
-            start = self.first * self.length
+            begin = ir.Let(at.first, ex.minimum(at.strip * sizes.high, sizes.lines - sizes.high))
+            start = at.first * sizes.length
         body: ir.Block = (
             begin,
             ir.Alloc(sums),
@@ -350,23 +239,24 @@ class DirectConvolution:
         """A tile's share of the next panel of weights, in a step of the first of their axes: while
         sums are computed, these come from memory.
         """
-        tiles = self.strips * self.high * self.tile.extent
+        sizes, at = self.sizes, self.at
+        tiles = sizes.strips * sizes.high * at.tile.extent
         size = prod(self.packed.shape) * self.element.bytes
         if tiles == 1 or self.packed.space != "constant" or size <= processor().l2_bytes // 2:
             return ()
         lines = -(
-            -self.wide
+            -sizes.wide
             * self.element.bytes
             * prod(map(extent_of, axes[1:]))
             // processor().line_bytes
         )
         share = ex.Index("u", -(-lines // tiles))
-        number = (self.strip * self.high + self.line_index) * self.tile.extent + self.tile
+        number = (at.strip * sizes.high + at.line) * at.tile.extent + at.tile
         line = ex.minimum(number * share.extent + share, lines) * (
             processor().line_bytes // self.element.bytes
         )
-        begin = dict.fromkeys((*axes[1:], self.v, self.lane), ex.ZERO)
-        first = substitute(self.weight, {self.panel: self.panel + 1, **begin})
+        begin = dict.fromkeys((*axes[1:], at.v, at.lane), ex.ZERO)
+        first = substitute(self.weight, {at.panel: at.panel + 1, **begin})
         assert isinstance(first, ex.Read), "an element of the packed weights"
         return (
             ir.For(
@@ -376,7 +266,13 @@ class DirectConvolution:
 
     @property
     def weight(self) -> ex.Expr:
-        return self.packed[(*self.around, self.panel, *self.c.reduction_axes, self.place)]
+        return self.packed[(*self.around, self.at.panel, *self.c.reduction_axes, self.at.row)]
+
+    @property
+    def first_row(self) -> ex.Expr:
+        """The first row of a vector; the last vector moves back."""
+        sizes, at = self.sizes, self.at
+        return ex.minimum(at.panel * sizes.wide + at.v * sizes.lanes, sizes.rows - sizes.lanes)
 
     def result(self, sum: ex.Expr) -> ex.Expr:
         """A result, of what tiles leave of it."""
@@ -384,47 +280,41 @@ class DirectConvolution:
 
     def products(self, waiting: ex.Tensor) -> ir.Block:
         """The sums of a strip, tile by tile."""
-        c, r, q = self.c, self.r, self.q
-        line, tile = self.line_index, self.tile
-        sums = ex.Tensor("sums", (self.tall, self.wide), self.element, "register")
+        c, sizes, pixels = self.c, self.sizes, self.sizes.tile.pixels
+        r, q, line, tile, row = self.at.r, self.at.q, self.at.line, self.at.tile, self.at.row
+        sums = ex.Tensor("sums", (pixels, sizes.wide), self.element, "register")
         at: dict[ex.Expr, ex.Expr] = {c.column: q + r}
-        begin: ex.Expr = self.first
+        begin: ex.Expr = self.at.first
         if c.window is not None:
-            at = {**at, c.window: self.first + line}
+            at = {**at, c.window: self.at.first + line}
             begin = ex.as_index(0)
         body: ir.Block = (
-            ir.Let(q, ex.minimum(tile * self.tall, self.line - self.tall) + begin),
+            ir.Let(q, ex.minimum(tile * pixels, sizes.line - pixels) + begin),
             ir.Alloc(sums),
-            self.each(ir.Store(sums, (r, self.place), self.start)),
-            *self.by_place(
-                ir.Store(sums, (r, self.place), self.updated(sums[r, self.place], at)), at
-            ),
-            self.each(
-                ir.Store(
-                    waiting, (line * self.line + q - begin + r, self.place), sums[r, self.place]
-                )
-            ),
+            self.each(ir.Store(sums, (r, row), self.start)),
+            *self.by_place(ir.Store(sums, (r, row), self.updated(sums[r, row], at)), at),
+            self.each(ir.Store(waiting, (line * sizes.line + q - begin + r, row), sums[r, row])),
         )
         return (ir.For(line, (ir.For(tile, body),)),)
 
     def each(self, store: ir.Store, some: range | None = None) -> ir.For:
         """A store of vectors of all pixels of a tile, or of some."""
-        some = range(self.tall) if some is None else some
-        vectors = ir.For(self.v, (ir.vector_loop(self.lane, store),), kind="unrolled")
+        some = range(self.sizes.tile.pixels) if some is None else some
+        vectors = ir.For(self.at.v, (ir.vector_loop(self.at.lane, store),), kind="unrolled")
         return ir.For(
-            self.r, (vectors,), ex.as_index(some.start), ex.as_index(some.stop), kind="unrolled"
+            self.at.r, (vectors,), ex.as_index(some.start), ex.as_index(some.stop), kind="unrolled"
         )
 
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The steps of a tile, by its place: at the left or right edge, or between."""
         edges = [substitute(g, at) for g in self.c.guard if not depends(g, {self.c.column})]
-        between, runs = self.places
+        between, runs = self.edge_tiles
         inside, at_edge = (
             narrowed(self.steps(self.c.reduction_axes, add, edges, some)) for some in ([], runs)
         )
         if not runs or not between:
             return at_edge if runs else inside
-        return (ir.If((self.q >= between[0]) & (self.q <= between[-1]), inside, at_edge),)
+        return (ir.If((self.at.q >= between[0]) & (self.at.q <= between[-1]), inside, at_edge),)
 
     def steps(
         self,
@@ -440,8 +330,8 @@ class DirectConvolution:
         if not reduction_axes:
             return (self.each(add, some),)
         axis, *inner = reduction_axes
-        if runs and self.edge is not None and axis is self.edge.axis:
-            place = axis * self.edge.step + self.q * self.edge.stride
+        if runs and (edge := self.edge) is not None and axis is edge.axis:
+            place = axis * edge.step + self.at.q * edge.stride
             parts = [
                 (first, self.steps(inner, add, edges, (), some)) for first, some in runs if some
             ]
@@ -463,27 +353,12 @@ class DirectConvolution:
         return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
     @cached_property
-    def places(self) -> tuple[list[int], list[tuple[int, range]]]:
-        """The pixels where tiles begin all of whose windows are inside; for the others, the places
-        of a column from which on it is inside for these pixels.
-        """
-        strips = range(self.strips if self.c.window is None else 1)
-        first = [min(n * self.line, self.length - self.line) for n in strips]
-        begins = {
-            f + min(n, self.line - self.tall) for f in first for n in range(0, self.line, self.tall)
-        }
-        if (edge := self.edge) is None:
-            return [], []
-        places = {
-            q: [edge.step * k + edge.stride * q for k in range(extent_of(edge.axis))]
-            for q in begins
-        }
-        some = {p: edge.inside(p, self.tall) for row in places.values() for p in row}
-        between = [q for q in sorted(begins) if all(len(some[p]) == self.tall for p in places[q])]
-        others = sorted({p for q in begins.difference(between) for p in places[q]})
-        return between, [
-            (next(run), pixels) for pixels, run in groupby(others, key=some.__getitem__)
-        ]
+    def edge(self) -> Edge | None:
+        return edge_of(self.c)
+
+    @cached_property
+    def edge_tiles(self) -> tuple[list[int], list[tuple[int, range]]]:
+        return tiles_at_edges(self.sizes, self.edge)
 
     # results
 
@@ -491,32 +366,32 @@ class DirectConvolution:
         """The epilogue by vectors of pixels, transposed from the sums; of few pixels, by vectors of
         rows.
         """
-        count = self.high * self.line
-        block = self.v
+        sizes, at = self.sizes, self.at
+        count = sizes.high * sizes.line
+        block = at.v
         row = ex.Var("row", I64)
-        begin = ir.Let(
-            row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes)
-        )
-        if count < self.lanes:
+        begin = ir.Let(row, self.first_row)
+        if count < sizes.lanes:
             pixel = ex.Index("at", count)
-            lanes = self.epilogue(sums[pixel, self.place], row + self.lane, start + pixel)
+            lanes = self.epilogue(sums[pixel, at.row], row + at.lane, start + pixel)
             return ir.For(block, (begin, ir.For(pixel, (lanes,))))
-        side = min(SQUARE // self.element.bytes, self.lanes)
-        part = ex.Index("t", self.lanes // side)
+        side = min(SQUARE // self.element.bytes, sizes.lanes)
+        part = ex.Index("t", sizes.lanes // side)
         u = ex.Index("u", side)
-        v = ex.Index("at", -(-count // self.lanes))
+        v = ex.Index("at", -(-count // sizes.lanes))
         q = ex.Var("at", I64)
-        sum = sums[q + self.lane, block * self.lanes + part * side + u]
+        sum = sums[q + at.lane, block * sizes.lanes + part * side + u]
         square = ir.For(
-            u, (self.epilogue(sum, row + part * side + u, start + q + self.lane),), kind="unrolled"
+            u, (self.epilogue(sum, row + part * side + u, start + q + at.lane),), kind="unrolled"
         )
-        at = ir.Let(q, ex.minimum(v * self.lanes, count - self.lanes))
-        return ir.For(block, (begin, ir.For(v, (at, ir.For(part, (square,))))))
+        place = ir.Let(q, ex.minimum(v * sizes.lanes, count - sizes.lanes))
+        return ir.For(block, (begin, ir.For(v, (place, ir.For(part, (square,))))))
 
     def epilogue(self, sum: ex.Expr, row: ex.Expr, column: ex.Expr) -> ir.For:
         """The epilogue of a sum, for the lanes of a vector."""
-        body = self.last.finish(self.result(sum), {self.last.row: row, self.last.column: column})
-        return ir.vector_loop(self.lane, *body)
+        last = self.pixels.last
+        body = last.finish(self.result(sum), {last.row: row, last.column: column})
+        return ir.vector_loop(self.at.lane, *body)
 
 
 DIRECT = Strategy(

@@ -36,7 +36,8 @@ from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import depends, stride
 from ..processor import MIN_BLOCKS, ROWS_AT_ONCE, processor
 from .contraction_problem import Problem, matched_strategy
-from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
+from .convolution_blocking import Tile, lanes_of
+from .direct_convolution import DirectConvolution, PackedWeights, Pixels
 from .match_contraction import (
     Contraction,
     LoweredContraction,
@@ -211,8 +212,7 @@ class _InPlace(DirectConvolution):
 
     @property
     def weight(self) -> ex.Expr:
-        begin = ex.minimum(self.panel * self.wide + self.v * self.lanes, self.rows - self.lanes)
-        return substitute(self.c.a, {self.c.row: begin + self.lane})
+        return substitute(self.c.a, {self.c.row: self.first_row + self.at.lane})
 
 
 class _ByRows(_InPlace):
@@ -222,14 +222,15 @@ class _ByRows(_InPlace):
 
     def products(self, waiting: ex.Tensor) -> Block:
         *outer, axis = self.c.reduction_axes
-        terms, (v, lane, r) = extent_of(axis), (self.v, self.lane, self.r)
-        sums = ex.Tensor("sums", (self.tall, self.lanes), self.element, "register")
-        near = ex.Tensor("near", (ROWS_AT_ONCE, self.tall), self.element, "stack")
+        terms, pixels = extent_of(axis), self.sizes.tile.pixels
+        v, lane, r, row = self.at.v, self.at.lane, self.at.r, self.at.row
+        sums = ex.Tensor("sums", (pixels, self.sizes.lanes), self.element, "register")
+        near = ex.Tensor("near", (ROWS_AT_ONCE, pixels), self.element, "stack")
         load = For(
-            r, (vector_loop(lane, Store(sums, (r, lane), waiting[r, self.place])),), kind="unrolled"
+            r, (vector_loop(lane, Store(sums, (r, lane), waiting[r, row])),), kind="unrolled"
         )
         save = For(
-            r, (vector_loop(lane, Store(waiting, (r, self.place), sums[r, lane])),), kind="unrolled"
+            r, (vector_loop(lane, Store(waiting, (r, row), sums[r, lane])),), kind="unrolled"
         )
 
         def some(first: ex.Expr, count: int) -> Block:
@@ -246,7 +247,7 @@ class _ByRows(_InPlace):
         rest = terms % ROWS_AT_ONCE
         whole = (For(block, some(block * ROWS_AT_ONCE, ROWS_AT_ONCE)),) if block.extent else ()
         steps = (Alloc(near), *whole, *(some(ex.as_index(terms - rest), rest) if rest else ()))
-        clear = For(v, (vector_loop(lane, Store(waiting, (r, self.place), self.start)),))
+        clear = For(v, (vector_loop(lane, Store(waiting, (r, row), self.start)),))
         return For(r, (clear,)), *nested(outer, steps)
 
 
@@ -259,24 +260,24 @@ class _ByBlocks(_InPlace):
         (axis,), side = self.c.reduction_axes, SQUARE // self.element.bytes
         terms = extent_of(axis)
         weight = super().weight
-        deep = max(1, processor().l1_bytes // 2 // (self.wide * SQUARE)) * side
-        block = ex.Tensor("block", (deep + side, self.wide), self.element, "stack")
+        deep = max(1, processor().l1_bytes // 2 // (self.sizes.wide * SQUARE)) * side
+        block = ex.Tensor("block", (deep + side, self.sizes.wide), self.element, "stack")
         sizes = (("b", -(-terms // deep)), ("t", deep // side), ("u", side), ("k", deep))
         b, t, u, k = (ex.Index(name, size) for name, size in sizes)
         first, begin = ex.Var("first", I64), ex.Var("at", I64)
         count = ex.minimum(terms - first, deep)
         packed = Store(
-            block, (begin + u - first + side, self.place), substitute(weight, {axis: begin + u})
+            block, (begin + u - first + side, self.at.row), substitute(weight, {axis: begin + u})
         )
         moved = Let(begin, ex.minimum(first + t * side, terms - side))
-        square = For(u, (vector_loop(self.lane, packed),), kind="unrolled")
+        square = For(u, (vector_loop(self.at.lane, packed),), kind="unrolled")
         fill = For(t, (moved, square), stop=(count + (side - 1)) // side)
         sum = add.tensor[add.indices]
         product = ex.apply(
-            "fma", substitute(self.value(at), {axis: first + k}), block[k + side, self.place], sum
+            "fma", substitute(self.value(at), {axis: first + k}), block[k + side, self.at.row], sum
         )
         steps = For(k, (self.each(Store(add.tensor, add.indices, product)),), stop=count)
-        return (Alloc(block), For(b, (Let(first, b * deep), For(self.v, (fill,)), steps)))
+        return (Alloc(block), For(b, (Let(first, b * deep), For(self.at.v, (fill,)), steps)))
 
 
 FEW_ROWS = matched_strategy(

@@ -72,15 +72,15 @@ class PanelPacking:
         """Share the rows among threads where prepacked panels are few; a share stays in cache for
         all panels.
         """
-        tiling = self.tiling
+        tiling, sizes = self.tiling, self.tiling.sizes
         rows = self.c.row.extent
-        count = product((*(i.extent for i in self.c.outer), tiling.panels))
-        waits = max(tiling.parts(steps), tiling.parts(tiling.terms)) > 1  # the sums of all rows
+        count = product((*(i.extent for i in self.c.outer), sizes.panels))
+        waits = max(tiling.parts(steps), tiling.parts(sizes.terms)) > 1  # the sums of all rows
         if self.plain_read is None or tiling.own or waits:
             return
         if isinstance(rows, int) and isinstance(count, int) and isinstance(steps, int):
-            most = count * tiling.width * rows * steps // processor().parallel_products // count
-            tiles = rows // (tiling.height * processor().tuning.share_tiles)
+            most = count * sizes.width * rows * steps // processor().parallel_products // count
+            tiles = rows // (sizes.height * processor().tuning.share_tiles)
             tiling.by_groups(1, max(1, min(-(-PIECES // count), tiles, most)))
 
     def contracted(self, body: ir.Block) -> LoweredContraction:
@@ -97,7 +97,7 @@ class PanelPacking:
     def rows(self) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
         packed_rows = self.known_rows()
-        height = self.tiling.height
+        height = self.tiling.sizes.height
         if packed_rows is None:
             flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
@@ -158,39 +158,41 @@ class PanelPacking:
 
     def unpacked(self) -> tuple[ir.Block, Expr]:
         """The statements that fill a panel with factors as they are, and the factor of a step."""
-        panel = self.buffer("full", self.tiling.terms)
+        panel = self.buffer("full", self.tiling.sizes.terms)
         return (ir.Alloc(panel), *self.of_factors(panel)), self.in_panel(panel, self.tiling.k)
 
     def buffer(self, name: str, steps: Dim) -> Tensor:
         groups, space = ((GROUPS,), "heap") if self.tiling.own else ((), "stack")
-        return Tensor(name, (*groups, steps, self.tiling.width), self.element, space)
+        return Tensor(name, (*groups, steps, self.tiling.sizes.width), self.element, space)
 
     def in_panel(self, panel: Tensor, step: Expr) -> Read:
-        return panel[(*self.tiling.own, step, self.tiling.place)]
+        return panel[(*self.tiling.own, step, self.tiling.at.place)]
 
     def of_image(self, image: vnni.PackedInput, to: Tensor) -> ir.Block:
         tiling, words = self.tiling, self.words
-        at = tuple(substitute(e, tiling.column(tiling.lane)) for e in image.at)
+        at = tuple(substitute(e, tiling.column(tiling.at.lane)) for e in image.at)
         store = ir.Store(
             to,
             self.in_panel(to, words.step).indices,
             vnni.flipped(image.words[at], self.column_bits),
         )
         if (
-            apart := stride(image.words, at, tiling.lane)
+            apart := stride(image.words, at, tiling.at.lane)
         ) is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
             return (
                 tiling.placed(
-                    ir.nested(words.reduction_axes, (ir.vector_loop(tiling.lane, store),))
+                    ir.nested(words.reduction_axes, (ir.vector_loop(tiling.at.lane, store),))
                 ),
             )
-        return (tiling.placed((ir.For(tiling.lane, ir.nested(words.reduction_axes, (store,))),)),)
+        return (
+            tiling.placed((ir.For(tiling.at.lane, ir.nested(words.reduction_axes, (store,))),)),
+        )
 
     def of_factors(self, to: Tensor) -> ir.Block:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
         c = self.c
         tiling = self.tiling
-        lane = self.tiling.lane
+        lane = self.tiling.at.lane
         at = self.in_panel(to, tiling.k).indices
         values = tiling.column(lane)
         load = ir.Store(to, at, substitute(c.b, values))
@@ -201,12 +203,12 @@ class PanelPacking:
             alone = tiling.placed((ir.For(lane, narrowed(ir.nested(c.reduction_axes, inner))),))
             if not tests:
                 return (alone,)
-            k, column = Index("s", tiling.terms), Index("c", tiling.width)
+            k, column = Index("s", tiling.sizes.terms), Index("c", tiling.sizes.width)
             clear = ir.Store(to, (*tiling.own, k, column), constant(0, to.element))
             return ir.For(k, (ir.vector_loop(column, clear),)), alone
         step: ir.Block = (ir.vector_loop(lane, load),)
         if tests:
-            last = tiling.lanes - 1
+            last = tiling.sizes.lanes - 1
             ends = [
                 (g, end) for g in c.guard for end in ((0, last) if depends(g, {c.column}) else (0,))
             ]
@@ -224,12 +226,12 @@ class PanelPacking:
         panels = (
             self.all_panels(terms) if constants is None else self.constant("columns", constants)
         )
-        return panels[(*self.beside, self.tiling.panel, k, self.tiling.place)]
+        return panels[(*self.beside, self.tiling.order.panel, k, self.tiling.at.place)]
 
     def known_panels(self, terms: vnni.Terms) -> np.ndarray | None:
         """Pack the panels of constant columns at compile time; None unless they are constant."""
         tiling = self.tiling
-        lanes = self.tiling.lanes
+        lanes = self.tiling.sizes.lanes
         factors = vnni.known_terms(
             self.c.b, self.known, (*self.beside, *self.c.columns, *self.c.reduction_axes)
         )
@@ -240,20 +242,21 @@ class PanelPacking:
         packed = packed.reshape(*packed.shape[: len(self.beside)], -1, packed.shape[-1])
         across = -(-columns // lanes)
         count = packed.shape[-2] // columns * across  # blocks
-        blocks = np.minimum(np.arange(-(-count // tiling.together) * tiling.together), count - 1)
+        together = tiling.sizes.together
+        blocks = np.minimum(np.arange(-(-count // together) * together), count - 1)
         first = blocks // across * columns + np.minimum(blocks % across * lanes, columns - lanes)
         return packed[
-            ..., (first[:, None] + np.arange(lanes)).reshape(-1, tiling.width), :
+            ..., (first[:, None] + np.arange(lanes)).reshape(-1, tiling.sizes.width), :
         ].swapaxes(-1, -2)
 
     def all_panels(self, terms: vnni.Terms) -> Tensor:
         """The panels by a kernel, along the columns where these are contiguous; else transposed,
         some steps at once.
         """
-        count = self.tiling.panels
+        count = self.tiling.sizes.panels
         value = terms.value(self.c.b)
         panel = Index("panel", count)
-        shape = (*(i.extent for i in self.beside), count, terms.steps, self.tiling.width)
+        shape = (*(i.extent for i in self.beside), count, terms.steps, self.tiling.sizes.width)
         packed = Tensor("columns", shape, self.element, "heap")
         if isinstance(terms, vnni.Words) and self.is_transposed(
             value
@@ -289,15 +292,17 @@ class PanelPacking:
         tiling = self.tiling
 
         def lanes(value: Expr) -> ir.Block:
-            word = vnni.flipped(substitute(value, tiling.column(tiling.lane)), self.column_bits)
+            word = vnni.flipped(substitute(value, tiling.column(tiling.at.lane)), self.column_bits)
             return (
                 ir.vector_loop(
-                    tiling.lane, ir.Store(packed, (*at, terms.step, tiling.place), word)
+                    tiling.at.lane, ir.Store(packed, (*at, terms.step, tiling.at.place), word)
                 ),
             )
 
         def placed(body: ir.Block) -> ir.Block:
-            return ir.substitute_block((tiling.placed(body, unrolled=True),), {tiling.panel: panel})
+            return ir.substitute_block(
+                (tiling.placed(body, unrolled=True),), {tiling.order.panel: panel}
+            )
 
         return lanes, placed
 
@@ -308,13 +313,13 @@ class PanelPacking:
         share the rows.
         """
         read = vnni.only_read(self.c.b)
-        tiling = self.tiling
-        count = self.tiling.panels
+        tiling, sizes = self.tiling, self.tiling.sizes
+        count = sizes.panels
         most = processor().tuning.panels_together
         if not most or tiling.own or (read is not None and read.tensor in self.known):
             return None
         tasks = product((*(i.extent for i in self.c.outer), count))
-        work = tasks * tiling.width * self.c.row.extent * tiling.terms
+        work = tasks * sizes.width * self.c.row.extent * sizes.terms
         much = vnni.at_least(work, SHARED * processor().parallel_products) is True
         if (
             isinstance(tasks, int)
@@ -324,15 +329,16 @@ class PanelPacking:
             and vnni.is_plain(read)
         ):
             return None
-        size = tiling.terms * tiling.width * self.element.bytes
+        size = sizes.terms * sizes.width * self.element.bytes
         together = processor().l2_bytes * 3 // 4 // size if isinstance(size, int) else 1
         tiling.by_groups(
             max(1, min(most, together, count // SHARED if isinstance(count, int) else most))
         )
-        m = Index("m", tiling.several)
-        to = Tensor("columns", (tiling.several, terms.steps, tiling.width), self.element, "stack")
-        panel = tiling.turn * tiling.several + m
-        last = panel if vnni.is_multiple(count, tiling.several) else minimum(panel, count - 1)
+        order, several = tiling.order, tiling.order.several
+        m = Index("m", several)
+        to = Tensor("columns", (several, terms.steps, sizes.width), self.element, "stack")
+        panel = order.turn * several + m
+        last = panel if vnni.is_multiple(count, several) else minimum(panel, count - 1)
         lanes, placed = self.into_panels(to, (m,), terms, last)
         if self.is_transposed(self.c.b) and len(terms.reduction_axes) == 1:
             body = ir.nested((m,), self.squares(terms.reduction_axes[0], lanes(self.c.b), placed))
@@ -340,8 +346,8 @@ class PanelPacking:
             body = ir.nested((*terms.reduction_axes, m), placed(lanes(self.c.b)))
         else:  # where a block begins is found once for all of its terms
             body = ir.nested((m,), placed(ir.nested(terms.reduction_axes, lanes(self.c.b))))
-        at = tiling.panel - tiling.turn * tiling.several if tiling.several > 1 else as_index(0)
-        return (ir.Alloc(to), *body), to[at, terms.step, tiling.place]
+        at = order.panel - order.turn * several if several > 1 else as_index(0)
+        return (ir.Alloc(to), *body), to[at, terms.step, tiling.at.place]
 
 
 def _all(conditions: Sequence[Expr]) -> Expr:

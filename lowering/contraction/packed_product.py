@@ -105,7 +105,7 @@ def lower_fma(problem: Problem) -> LoweredContraction:
     tiling = packing.tiling
     terms = Terms(c.reduction_axes)
     if (columns := packing.some_panels(terms)) is None:
-        packing.share_rows(tiling.terms)
+        packing.share_rows(tiling.sizes.terms)
         element = packing.panels_of(terms, tiling.k)
         columns = packing.unpacked() if element is None else ((), element)
     fill, column = columns
@@ -118,8 +118,8 @@ def lower_fma(problem: Problem) -> LoweredContraction:
         each = length(ir.For(first, ir.nested(inner, ())))
         tiles = tiling.tiles_of_blocks(c.reduction_axes, added, each)
     else:
-        tiles = tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
-    return packing.contracted((*fill, *tiling.each_of_group(tiles)))
+        tiles = tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.sizes.terms))
+    return packing.contracted((*fill, *tiling.order.each_of_group(tiles)))
 
 
 def _single_integers(packing: PanelPacking) -> Block:
@@ -130,7 +130,7 @@ def _single_integers(packing: PanelPacking) -> Block:
     def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
         return sum + substitute(c.a, {c.row: at}) * column
 
-    return *fill, *tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
+    return *fill, *tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.sizes.terms))
 
 
 def _words(

@@ -25,7 +25,8 @@ from ...dialect.types.sizes import product
 from ...dialect.types.tensor_types import I32
 from ..processor import processor
 from .contraction_problem import TOO_FEW, Constants, Problem, Strategy, why_not_bytes, worth_packing
-from .direct_convolution import SINGLE_TAP, DirectConvolution, PackedWeights, Pixels, Tile
+from .convolution_blocking import Tile
+from .direct_convolution import SINGLE_TAP, DirectConvolution, PackedWeights, Pixels
 from .macro_kernel import PanelTiling
 from .match_contraction import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import INT8_DOT_PRODUCT, MicroKernel
@@ -95,7 +96,7 @@ class _RowLanes(DirectConvolution):
 
     @property
     def weight(self) -> ex.Expr:
-        return self.packed[(*self.around, self.panel, self.packing.words.step, self.place)]
+        return self.packed[(*self.around, self.at.panel, self.packing.words.step, self.at.row)]
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         words = self.image.words[tuple(substitute(e, at) for e in self.image.at)]
@@ -138,7 +139,7 @@ class _RowLanes(DirectConvolution):
         """
         if not offset_bytes(self.packing, self.swapped, sign):
             return False
-        steps = extent_of(self.last.column) * processor().tuning.place_steps
+        steps = extent_of(self.pixels.last.column) * processor().tuning.place_steps
         self.leaves_out = (
             not self.swapped and self.c.window is not None and steps <= self.packing.words.steps
         )
@@ -193,14 +194,16 @@ class _RowLanes(DirectConvolution):
         """The columns of a tile inside of the array, by innermost turns; None unless registers hold
         a line.
         """
-        read = (self.tall + 1) * self.vectors + self.tall + extent_of(axis)
-        if self.c.window is None or self.tall < self.line or read >= processor().vector_registers:
+        pixels = self.sizes.tile.pixels
+        read = (pixels + 1) * self.sizes.tile.vectors + pixels + extent_of(axis)
+        is_part = self.c.window is None or pixels < self.sizes.line
+        if is_part or read >= processor().vector_registers:
             return None
         sums = self.sums_of(axis, self.c.column)
         ranges = []
         for k in range(extent_of(axis)):
             starts = [(s.constant + s.factor(axis) * k, s.factor(self.c.column)) for s in sums]
-            some = [r for r in range(self.tall) if all(n + m * r >= 0 for n, m in starts)]
+            some = [r for r in range(pixels) if all(n + m * r >= 0 for n, m in starts)]
             ranges.append(range(some[0], some[-1] + 1) if some else range(0))
         return ranges
 

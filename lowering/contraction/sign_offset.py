@@ -108,7 +108,7 @@ def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> boo
 
     def rest(sum: Expr, row: Expr) -> Expr:
         offset = (
-            more[(*packing.beside, tiling.panel, tiling.place)]
+            more[(*packing.beside, tiling.order.panel, tiling.at.place)]
             if swapped
             else more[(*packing.around, row)]
         )

@@ -26,7 +26,9 @@ from .contraction_problem import Problem, Strategy, why_not_integers
 from .match_contraction import Contraction, LoweredContraction, kernel_from_body
 from .sign_offset import are_bytes
 from .vnni_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
-from .winograd_kernels import VECTORS, Windows, WinogradKernels
+from .winograd_kernels import WinogradKernels
+from .winograd_packing import pack_image, pack_weights, transform_weights
+from .winograd_sizes import VECTORS, Windows, sizes_of, winograd_cost
 from .winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3, WinogradTransform
 
 # transformed columns of a panel on the stack, at most: bounds the stack of a thread
@@ -52,7 +54,9 @@ def windows_of(c: Contraction) -> Windows | None:
     ):
         return None
     pairs = pack_k_axis(rest, 2)
-    return None if pairs.partial else Windows(rows, columns, (row_axis, column_axis), read, pairs)
+    return (
+        None if pairs.partial else Windows(c, rows, columns, (row_axis, column_axis), read, pairs)
+    )
 
 
 def _slides(read: Read, along: Index, reduction_axes: Sequence[Index]) -> tuple[int, Index] | None:
@@ -72,40 +76,42 @@ def lower_winograd(transform: WinogradTransform, problem: Problem) -> LoweredCon
     """The kernels that transform 3 x 3 windows, and where they are exact; None where they never
     are.
     """
-    kernel, c, sizes = problem.kernel, problem.contraction, problem.sizes
+    kernel, c, factors = problem.kernel, problem.contraction, problem.sizes
     windows = windows_of(c)
     assert windows is not None
     pays = _pays(c, windows)
-    parts = WinogradKernels(c, windows, transform)
-    array = known_terms(c.a, problem.constants, (*parts.rows, *parts.reduction_axes))
+    sizes = sizes_of(windows, transform)
+    parts = WinogradKernels(windows, transform, sizes)
+    array = known_terms(c.a, problem.constants, windows.weight_axes)
+    row_axes = len(windows.around) + 1
     constants: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
     kernels: list[Kernel] = []
     if array is None:
-        fits = transform.fits(sizes.columns.size, sizes.rows.size, windows.terms)
+        fits = transform.fits(factors.columns.size, factors.rows.size, windows.terms)
         exact = both(fits, both(pays, _pays_in_calls(c)))
-        shaped, body = parts.weights()
-        weights = replace(shaped, shape=(*shaped.shape[: len(parts.rows) + 1], windows.pairs.steps))
+        shaped, body = transform_weights(windows, transform)
+        weights = replace(shaped, shape=(*shaped.shape[: row_axes + 1], windows.pairs.steps))
         views[weights] = shaped
         kernels.append(kernel_from_body(kernel, "weights", body, (shaped,)))
     else:
         if (points := transform.known_points(array)) is None:
             return None
-        reach = np.abs(array.astype(np.int64)).sum(tuple(range(len(parts.rows), array.ndim))).max()
-        fits = transform.fits(sizes.columns.size, sizes.rows.size, windows.terms, int(reach))
+        reach = np.abs(array.astype(np.int64)).sum(tuple(range(row_axes, array.ndim))).max()
+        fits = transform.fits(factors.columns.size, factors.rows.size, windows.terms, int(reach))
         exact = both(fits, pays)
-        weights, constants = parts.packed(points)
+        weights, constants = pack_weights(windows, sizes, points)
     if exact is False:
         return None
-    shaped, body = parts.image()
-    image = replace(shaped, shape=(*shaped.shape[:-2], parts.wide * (parts.lines + 1)))
+    shaped, body = pack_image(windows, transform, sizes)
+    image = replace(shaped, shape=(*shaped.shape[:-2], sizes.wide * (sizes.lines + 1)))
     views[image] = shaped
     kernels.append(kernel_from_body(kernel, "image", body, (shaped,)))
     blocks = [
         ("turned", parts.multiply(image, weights, array is not None), (parts.results,)),
         ("finish", parts.finish(), kernel.outputs),
     ]
-    if parts.groups > 1:
+    if sizes.groups > 1:
         blocks.insert(0, ("columns", parts.transformed(image), (parts.columns,)))
     ready = [kernel_from_body(kernel, *block) for block in blocks]
     return LoweredContraction((*kernels, *ready), views, constants, frozenset(ready), exact=exact)
@@ -124,20 +130,20 @@ def why_not_winograd(transform: WinogradTransform, problem: Problem) -> str:
         return "no windows of 3 x 3 that move by one over an even number of channels of known sizes"
     if _pays(c, windows) is False:
         return "too few rows, tiles or channels for transforms to pay"
-    parts = WinogradKernels(c, windows, transform)
-    if known_terms(c.a, problem.constants, (*parts.rows, *parts.reduction_axes)) is None:
+    if known_terms(c.a, problem.constants, windows.weight_axes) is None:
         if not small:
             return "weights are not constant"
         if _pays_in_calls(c) is False:
             return "too few results for transforming weights in every call"
-    few = not isinstance(parts.count, int) or parts.count < processor().tuning.winograd_tiles
+    count = sizes_of(windows, transform).count
+    few = not isinstance(count, int) or count < processor().tuning.winograd_tiles
     return "too few tiles for their transforms to pay" if few and not small else ""
 
 
 def _cost(transform: WinogradTransform, problem: Problem) -> float:
     windows = windows_of(problem.contraction)
     assert windows is not None
-    return WinogradKernels(problem.contraction, windows, transform).cost
+    return winograd_cost(windows, transform)
 
 
 def _pays_in_calls(c: Contraction) -> Expr | bool:
