@@ -1330,7 +1330,7 @@ class Builder(ArrayExpressions):
             self.made[own.made] = replace(self.made[own.made], sizes=sizes)
 
     def settle_names(self) -> None:
-        """Whether all definitions of names were of one array."""
+        """Find names whose definitions are several arrays: they become variables."""
         for found, array in self.presumed:
             for d in found:
                 value = self.ever.get(d)
