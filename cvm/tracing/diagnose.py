@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import sys
+import warnings
 from typing import TYPE_CHECKING, NoReturn
 
 from cvm.dialect.ir.function import Literal
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 _PACKAGE = __name__.partition(".")[0]
 _sources: dict[str, Source] = {}
+# operations of one line that are no reason to warn: compiling more takes seconds (by hand)
+UNROLLED = 200
+_unrolled: set[tuple[str, int]] = set()  # the lines that were warned of
 
 
 def fail(message: str, span: Span | None = None) -> NoReturn:
@@ -39,6 +44,58 @@ def fail_unknown(x: TracedArray, why: str) -> NoReturn:
     )
     error.static_names = frozenset(names)
     raise error
+
+
+def instead_of_branch(span: Span) -> str:
+    """The way to compute with arrays in place of the code at a place that asks for one's truth."""
+    for node in _around(span):
+        match node:
+            case ast.BoolOp(op):
+                return "a & b" if isinstance(op, ast.And) else "a | b"
+            case ast.UnaryOp(ast.Not()):
+                return "~a"
+            case ast.Compare(_, [_, _, *_]):
+                return "(a < b) & (b < c), of two comparisons"
+            case ast.Call(ast.Name("max" | "min" as name)):
+                return f"np.{name}imum(a, b)"
+            case ast.IfExp() | ast.If():
+                break
+            case ast.While():
+                return "cvm.while_loop(condition, step, start)"
+    return "np.where(condition, a, b)"
+
+
+def _around(span: Span) -> list[ast.AST]:
+    """The nodes of Python's syntax around a place that begin in its line, the innermost first."""
+    text = span.source.text
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):  # no file, or cells of a notebook
+        return []
+    line = span.source.line(span.line)
+    column = len(line[: span.column - 1].encode())
+    end = column + len(text[span.start : span.end].encode())
+    found = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, (ast.expr, ast.stmt))
+        and n.lineno == span.line
+        and n.col_offset <= column
+        and (n.end_lineno != n.lineno or (n.end_col_offset or 0) >= end)
+    ]
+    return sorted(found, key=lambda n: (isinstance(n, ast.stmt), -n.col_offset))
+
+
+def warn_of_unrolling(span: Span, count: int) -> None:
+    """Warn, once for each place, of a loop of Python that is recorded step by step."""
+    if count <= UNROLLED or (span.source.filename, span.line) in _unrolled:
+        return
+    _unrolled.add((span.source.filename, span.line))
+    message = (
+        f"a loop of Python records this line more than {UNROLLED} times, and compiling it takes "
+        "that much longer: use cvm.fori_loop or cvm.scan, or @cvm.kernel for loops over elements"
+    )
+    warnings.warn_explicit(message, UserWarning, span.source.filename, span.line)
 
 
 def caller() -> Span:

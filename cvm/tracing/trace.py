@@ -8,6 +8,7 @@ mistake is a diagnostic at its line of Python.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -28,7 +29,14 @@ from cvm.dialect.types.sizes import Size
 from cvm.dialect.types.tensor_types import BY_DTYPE, ElementType, TensorType, Type
 
 from .array_types import ArrayLike, BinaryMethod, UnaryMethod
-from .diagnose import caller, fail, fail_unknown
+from .diagnose import (
+    UNROLLED,
+    caller,
+    fail,
+    fail_unknown,
+    instead_of_branch,
+    warn_of_unrolling,
+)
 from .element_methods import ElementMethods
 from .numpy_table import (
     NUMPY_FUNCTIONS,
@@ -75,6 +83,8 @@ class Tracer:
         self.arguments: list[Value] = []
         self.parameters: dict[str, str] = {}  # of the Python function, by the names of their arrays
         self.operations: list[Operation] = []
+        # by their places: what a loop of Python records again and again
+        self.recorded: dict[Span, Counter[str]] = {}
         self.span = NOWHERE
         self.before: list[Tracer | None] = []  # what ran outside, for each time it is entered
 
@@ -125,6 +135,10 @@ class Tracer:
         """Record an operation; raises VerifyError at the caller's line if it breaks a
         constraint.
         """
+        counts = self.recorded.setdefault(span, Counter())
+        counts[operator.name] += 1
+        if counts[operator.name] > UNROLLED:
+            warn_of_unrolling(span, min(counts.values()))
         return tuple(
             TracedArray(self, r) for r in Builder(self.operations, span, prefix="").add(operator)
         )
@@ -526,7 +540,7 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
             "the elements of an array are not known while compiling, so Python cannot branch "
             "on them"
         )
-        fail_unknown(self, f"{why}: use np.where(condition, a, b)")
+        fail_unknown(self, f"{why}: use {instead_of_branch(caller())}")
 
     def __iter__(self) -> Iterator[TracedArray]:
         return (self[n] for n in range(len(self)))
@@ -588,7 +602,8 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
         if self.is_scalar:
             fail("NumPy's scalars cannot be changed in place: write s = other, or use np.copy")
         if self.memory is not None and self.memory.is_argument:
-            fail(f"a compiled function leaves its arguments as they are: {instead}")
+            copy = "or begin with a copy (x = x.copy()), or use @cvm.kernel"
+            fail(f"a compiled function leaves its arguments as they are: {instead}, {copy}")
         if self.is_read_only:
             fail("this array is read-only, or not one of a traced function: use np.copy")
         owner = self.tracer if self.memory is None else self.memory.elements.tracer
@@ -617,12 +632,9 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
     def _number(self) -> NoReturn:
         why = (
             "so they cannot become Python numbers, nor elements of NumPy's arrays: make those "
-            "of traced ones"
+            "of traced ones, as by np.zeros_like(x, shape=...), or use @cvm.kernel"
         )
-        fail_unknown(
-            self,
-            f"the elements of an array are not known while compiling, {why}, as by np.zeros_like",
-        )
+        fail_unknown(self, f"the elements of an array are not known while compiling, {why}")
 
     __int__ = __float__ = __index__ = __complex__ = _number
 

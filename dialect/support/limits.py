@@ -48,6 +48,8 @@ def excess(name: str, found: float, limits: Limits | None = None) -> str:
     """Format the message of an exceeded limit: the count, the limit, and how to raise it."""
     measured = Limits.__dataclass_fields__[name].metadata["measured"].format(found)
     raised = f"cvm.limits({name}=...) or --limits {name}=... raises it"
+    if name == "operations":
+        raised += ", and loops (cvm.fori_loop, @cvm.kernel) need fewer"
     return f"{measured}, but the limit {name} is {getattr(limits or LIMITS.get(), name)}; {raised}"
 
 

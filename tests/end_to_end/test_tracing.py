@@ -2,6 +2,7 @@
 
 import pickle
 import tracemalloc
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -503,3 +504,65 @@ def test_registered_classes_are_arguments_and_results() -> None:
             half(Box(np.arange(3.0), "m"))
     with pytest.raises(cvm.Error, match="takes a class"):
         cvm.register_pytree(3, half, half)  # type: ignore[arg-type]
+
+
+def test_branches_on_elements_name_what_computes_with_arrays() -> None:
+    def greatest(x: Any) -> Any:
+        return max(x[0], x[1])
+
+    def both(x: Any) -> Any:
+        return (x[0] > 0) and (x[1] > 0)
+
+    def neither(x: Any) -> Any:
+        return not x[0]
+
+    def between(x: Any) -> Any:
+        return 0 < x[0] < 3
+
+    def repeated(x: Any) -> Any:
+        while x[0] < 3:
+            x = x + 1
+        return x
+
+    def chosen(x: Any) -> Any:
+        return max(1, 2 if x[0] > 0 else 3)
+
+    def stored(x: Any) -> Any:
+        y = np.zeros(3)
+        y[0] = x[0]
+        return y
+
+    def updated(x: Any) -> Any:
+        x += 1
+        return x
+
+    for function, names in (
+        (greatest, ("use np.maximum(a, b)",)),
+        (both, ("use a & b",)),
+        (neither, ("use ~a",)),
+        (between, ("(a < b) & (b < c)",)),
+        (repeated, ("use cvm.while_loop(",)),
+        (chosen, ("use np.where(",)),
+        (stored, ("np.zeros_like(x, shape=...)", "@cvm.kernel")),
+        (updated, ("x = x.copy()", "@cvm.kernel")),
+    ):
+        with pytest.raises(cvm.TraceError) as e:
+            cvm.compile(function)(np.ones(3))
+        for name in names:
+            assert name in str(e.value)
+
+
+def test_a_loop_of_python_that_unrolls_far_is_told_once() -> None:
+    def unrolled(x: Any, n: int) -> Any:
+        for _ in range(n):
+            x = np.var(x) * 1.5
+        return x
+
+    f = cvm.compile(unrolled, static_argnames=["n"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f.trace(np.ones(3), 150)
+    with pytest.warns(UserWarning, match=r"cvm.fori_loop .* @cvm.kernel") as told:
+        f.trace(np.ones(3), 250)
+        f.trace(np.ones(3), 260)
+    assert len(told) == 1 and told[0].filename == __file__
