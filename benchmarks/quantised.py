@@ -76,7 +76,8 @@ def paths(given: Sequence[str]) -> list[Path]:
 
 def tosa(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     from tosa_graphs import CASES, MODEL, by_reference_model, make
-    from tosa_models import write
+
+    from cvm.importers.tosa.writer import write
 
     if MODEL is None:
         return

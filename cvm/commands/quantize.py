@@ -34,13 +34,16 @@ COLUMNS = (
     "error of a table",
     "histogram",
 )
+MODELS = {".tflite": "tflite", ".tosa": "tosa"}  # by suffix: the scheme that each can state
+A_MODEL = f"a model, {' or '.join(MODELS)}"
 WORST = 5  # values that the summary names
 
 
 def quantize(options: Namespace) -> int:
-    kind = suffix_of(options.output, (".cvm", ".tflite"), "a program, .cvm, or a model, .tflite")
-    if kind == ".tflite" and options.scheme != "tflite":
-        raise cvm.Error(f"a .tflite has the scheme tflite, got {options.scheme}")
+    kind = suffix_of(options.output, (".cvm", *MODELS), f"a program, .cvm, or {A_MODEL}")
+    scheme: Any = options.scheme or MODELS.get(kind, "tflite")
+    if scheme != MODELS.get(kind, scheme):
+        raise cvm.Error(f"a {kind} has the scheme {MODELS[kind]}, got {scheme}")
     if options.report:
         suffix_of(options.report, (".html", ".json"), "a page, .html, or .json")
     module = load(options.model)
@@ -50,14 +53,14 @@ def quantize(options: Namespace) -> int:
         made = cvm.quantize(
             module,
             options.data,
-            options.scheme,
+            scheme,
             entry=options.entry,
             method=options.method,
             float_io=options.float_io,
             progress=progress,
         )
-    if kind == ".tflite":
-        write(options.output, made.to_tflite())
+    if kind in MODELS:
+        write(options.output, getattr(made, f"to_{kind[1:]}")())
     else:
         _write_program(made, options.output)
     if options.report:

@@ -62,6 +62,16 @@ class QuantizedModule(Module):
 
         return tflite_model(self)
 
+    def to_tosa(self) -> bytes:
+        """The bytes of a TOSA flatbuffer of the same bits, of a program of the scheme tosa, whose
+        sizes are known.
+
+        Raises Error with the operation that no operator of TOSA states, and its line.
+        """
+        from .tosa_model import tosa_model
+
+        return tosa_model(self)
+
 
 @USER_TRACEBACK
 def quantize(

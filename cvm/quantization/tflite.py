@@ -298,18 +298,19 @@ class Tosa(Tflite):
         bound: int,
     ) -> Node:
         wide = Parameters(1.0, 0, *I32.limits)
-        terms = [
+        first, second = (
             self.rescaled(
                 t.node,
-                f * 2.0**LEFT_SHIFT,
+                abs(f) * 2.0**LEFT_SHIFT,  # TOSA has no negative multipliers
                 wide,
                 t.parameters.magnitude,
                 t.parameters.zero_point,
                 to=I32,
             )
             for t, f in zip((x, z), factors, strict=False)
-        ]
-        return self.rescaled(terms[0] + terms[1], factors[2], p, bound, 0, limits)
+        )
+        terms = first - second if factors[1] < 0 else first + second
+        return self.rescaled(terms, factors[2], p, bound, 0, limits)
 
 
 def integer_softmax(rows: Node, scale: float) -> Node:

@@ -9,16 +9,14 @@ read back, the model has the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-import cvm
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.builder import Builder, Node
-from cvm.dialect.ir.function import Function, Literal, Operation, Value
+from cvm.dialect.ir.function import Literal, Operation, Value
 from cvm.dialect.ir.module import Module
-from cvm.dialect.support.diagnostics import Diagnostic
 from cvm.dialect.types.tensor_types import I8, TensorType
 from cvm.importers.graph.contractions import halves, same_padding
 from cvm.importers.tflite.contractions import TO_NHWC
@@ -27,7 +25,7 @@ from cvm.importers.tflite.rules import Tensor as Typed
 from cvm.importers.tflite.schema import ACTIVATIONS, TYPES
 from cvm.importers.tflite.writer import Operator, Tensor, model
 
-from .float_graph import MOVES, named, scalar_function
+from .model_writer import SHARED, ModelWriter, Unstated, sizes_of
 from .tflite import LEFT_SHIFT, SOFTMAX, integer_softmax
 
 SAME, VALID = 0, 1  # the numbers of Padding in the schema of .tflite
@@ -37,14 +35,9 @@ VERSIONS = {
     "CONV_2D": 3,
     "DEPTHWISE_CONV_2D": 3,
     **dict.fromkeys(("ADD", "CONCATENATION", "GATHER", "MAXIMUM", "MAX_POOL_2D", "MINIMUM"), 2),
-    **dict.fromkeys(("MUL", "PAD", "PADV2", "QUANTIZE", "SOFTMAX", "SUB", "TRANSPOSE"), 2),
+    **dict.fromkeys(("MUL", "PAD", "PADV2", "QUANTIZE", "SLICE", "SOFTMAX", "SUB", "TRANSPOSE"), 2),
 }
-Order = tuple[int, ...]  # of a value's axes in a tensor
 Quantities = tuple[float, int]  # a scale and a zero point
-
-
-class Unstated(Exception):
-    """An operation that no operator of .tflite states."""
 
 
 def tflite_model(module: Module, entry: str = "main") -> bytes:
@@ -54,46 +47,24 @@ def tflite_model(module: Module, entry: str = "main") -> bytes:
     a scale and a zero point. An unknown size is one of the model's, and 1 until it is set. Raises
     Error with the first operation that the operators of .tflite cannot state, and its line.
     """
-    if (function := module.functions.get(entry)) is None:
-        raise cvm.Error(f"the program has no function @{entry}")
-    return _Writer(function).bytes()
+    return _Writer(module, entry).bytes()
 
 
-class _Writer:
+class _Writer(ModelWriter):
     """A model while it is written."""
 
-    def __init__(self, function: Function) -> None:
-        self.function = function
+    suffix: ClassVar[str] = ".tflite"
+
+    def __init__(self, module: Module, entry: str) -> None:
+        super().__init__(module, entry)
         self.tensors: list[Tensor] = []
         self.operators: list[Operator] = []
-        self.made = {r: o for o in function.operations for r in o.results}
-        self.laid: dict[Value, dict[Order, int]] = {}  # the tensors of a value
 
     def bytes(self) -> bytes:
-        function, inputs, outputs = self.function, list[int](), list[int]()
-        for a in function.arguments:
-            try:
-                inputs.append(self.add(Tensor(_shape(a), *self.typed(a), name=a.name)))
-            except Unstated as e:
-                self.refuse(f"%{a.name}", str(e), a.span)
-            self.laid[a] = {_natural(a): inputs[-1]}
-        for operation in function.operations:
-            if (rule := RULES.get(operation.operator.name)) is None:
-                continue  # refused where it is read, unless an operator states it with others
-            try:
-                rule(self, operation.results[0], operation.operator)
-            except Unstated as e:
-                self.refuse(named(operation), str(e), operation.at("op"))
-        for value in function.results:
-            try:
-                outputs.append(self.tensor(value))
-            except Unstated as e:
-                self.refuse(f"the result %{value.name}", str(e), value.span)
+        inputs, outputs = self.walk()
+        for index, name in self.names.items():
+            self.tensors[index].name = name
         return model(self.tensors, self.operators, inputs, outputs)
-
-    def refuse(self, what: str, reason: str, span: Any) -> None:
-        said = f"{what} cannot be written to .tflite: {reason}"
-        raise cvm.Error(Diagnostic(said, span, "quantize")) from None
 
     # Tensors
 
@@ -121,33 +92,11 @@ class _Writer:
         array = np.array(values, np.int32)
         return self.add(Tensor(array.shape, "INT32", data=array))
 
-    def array(self, value: Value) -> np.ndarray:
-        """The elements of a constant."""
-        if isinstance(value, Literal):
-            return np.asarray(value.array)
-        made = self.made.get(value)
-        if made is None or not isinstance(made.operator, Const):
-            raise Unstated(f"%{value.name} is no constant")
-        return np.asarray(made.operator.data.array)
+    def argument(self, value: Value) -> int:
+        return self.add(Tensor(sizes_of(value), *self.typed(value)))
 
-    def tensor(self, value: Value, order: Order | None = None) -> int:
-        """A tensor of a value, with its axes in this order; by default as they are."""
-        order = order or _natural(value)
-        known = self.laid.setdefault(value, {})
-        if not known:
-            made = self.made.get(value)
-            if made is None or not isinstance(made.operator, Const):
-                raise Unstated(f"no operator states {named(made)}" if made else "it is a literal")
-            array = np.array(made.operator.data.array).transpose(order)
-            known[order] = self.add(Tensor(array.shape, *self.typed(value), data=array))
-        if order not in known:
-            before, index = next(iter(known.items()))
-            known[order] = self.transposed(index, [before.index(a) for a in order])
-        return known[order]
-
-    def layout(self, value: Value) -> Order:
-        """The order of the axes that a value has been computed in."""
-        return next(iter(self.laid.get(value, ())), _natural(value))
+    def constant(self, value: Value, array: np.ndarray) -> int:
+        return self.add(Tensor(array.shape, *self.typed(value), data=array))
 
     def operation(
         self,
@@ -182,11 +131,22 @@ class _Writer:
         options = {"new_shape": list(shape)}
         return self.operation("RESHAPE", [index, *sizes], shape, quantities, options)
 
-    def give(self, value: Value, index: int, order: Order | None = None) -> None:
-        """Let a tensor be that of a value, whose name it takes."""
-        if not self.tensors[index].name:
-            self.tensors[index].name = value.name
-        self.laid[value] = {order or _natural(value): index}
+    def shaped(self, index: int, y: Value) -> int:
+        quantities = None
+        if "scale" in y.attributes:
+            _, scale, zero_point = self.typed(y)
+            quantities = scale, zero_point
+        return self.reshaped(index, sizes_of(y), quantities)
+
+    def sliced(self, index: int, begin: Sequence[int], shape: Sequence[int]) -> int:
+        inputs = [index, self.numbers(begin), self.numbers(shape)]
+        return self.operation("SLICE", inputs, shape, self.quantities(index))
+
+    def joined(self, inputs: Sequence[int], axis: int, shape: Sequence[int]) -> int:
+        scales = {self.quantities(i) for i in inputs}
+        if len(scales) != 1:
+            raise Unstated(f"its operands have {len(scales)} different scales or zero points")
+        return self.operation("CONCATENATION", inputs, shape, scales.pop(), {"axis": axis})
 
     def clamped(
         self,
@@ -278,11 +238,6 @@ class _Writer:
         limits = o.min, o.max
         return self.clamped(op, inputs, shape, (scale, zero_point), limits, window)
 
-    def factors(self, o: Any) -> list[tuple[int, int]]:
-        """The multipliers and shifts of a requantization."""
-        m, s = (self.array(v).reshape(-1) for v in (o.multiplier, o.shift))
-        return [(int(a), int(b)) for a, b in zip(m, s, strict=True)]
-
     def weight_scales(self, o: Any, channels: int, x: float, y: float) -> list[float]:
         """The scale of each channel's weights: the number of f32 that gives its multiplier."""
         pairs = self.factors(o)
@@ -294,20 +249,6 @@ class _Writer:
                 raise Unstated(f"no scale of weights gives the multiplier {m} and the shift {s}")
             found.append(w)
         return found
-
-    def check(self, given: Any, expected: Any, what: str) -> None:
-        if given != expected:
-            raise Unstated(f"{what} is {given}, and by the scales {expected}")
-
-
-def _natural(value: Value) -> Order:
-    return tuple(range(value.known_type.rank))  # type: ignore[union-attr]
-
-
-def _shape(value: Value, order: Order | None = None) -> list[int]:
-    """The sizes, with -1 for unknown ones."""
-    sizes = value.known_type.array_shape  # type: ignore[union-attr]
-    return [n if isinstance(n, int) else -1 for n in (sizes[a] for a in order or _natural(value))]
 
 
 # Rules
@@ -331,7 +272,7 @@ def requantize(to: _Writer, y: Value, o: Any) -> None:
         x_scale, x_zero = to.quantities(index)
         to.check(o.input_zero_point, x_zero, "the zero point of the operand")
         to.check(to.factors(o), [quantized_multiplier(x_scale / scale)], "the multiplier")
-        shape, quantities, limits = _shape(y, order), (scale, zero_point), (o.min, o.max)
+        shape, quantities, limits = sizes_of(y, order), (scale, zero_point), (o.min, o.max)
         found = to.clamped("QUANTIZE", [index], shape, quantities, limits, {}, activations=False)
         to.give(y, found, order)
     else:
@@ -365,7 +306,7 @@ def convolution(to: _Writer, y: Value, sums: Any) -> None:
         w = w.transpose(1, 2, 3, 0)
     else:
         w = w.transpose(TO_NHWC)
-    found = to.contraction(y, index, w, bias, _shape(y, TO_NHWC), options)
+    found = to.contraction(y, index, w, bias, sizes_of(y, TO_NHWC), options)
     to.give(y, found, TO_NHWC)
 
 
@@ -380,7 +321,7 @@ def by_rows(
     window = {"padding": VALID, "stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1}
     kernel, shape = w[:, None, None, :], (rows, 1, 1, len(w))
     found = to.contraction(y, place, kernel, bias, shape, window)
-    to.give(y, to.reshaped(found, _shape(y)))
+    to.give(y, to.reshaped(found, sizes_of(y)))
 
 
 def dense(to: _Writer, y: Value, sums: Any) -> None:
@@ -391,35 +332,26 @@ def dense(to: _Writer, y: Value, sums: Any) -> None:
 
 def total(to: _Writer, y: Value, sums: Any) -> None:
     """A sum, as a layer whose weights are 1: the kernel of SUM reads signed numbers as unsigned."""
-    cast = to.made.get(sums.x)
-    if cast is None or scalar_function(cast) != "cast" or getattr(sums, "exclude", False):
-        raise Unstated("it is a sum of products, or of others than numbers of i8")
-    (_, x), *_ = cast.operator.operands()
-    rank = x.known_type.rank  # type: ignore[union-attr]
-    along = getattr(sums, "axis", None) or getattr(sums, "axes", None) or range(rank)
-    along = sorted(a % rank for a in along)
-    if (patches := to.made.get(x)) is not None and patches.operator.name == "builtin.windows":
-        window_sums(to, y, patches.operator, along)
+    x, along, windows = to.summed(sums)
+    if windows is not None:
+        window_sums(to, y, windows)
         return
     index = to.tensor(x)
-    shape, zero_point = _shape(x), to.quantities(index)[1]
+    shape, zero_point = sizes_of(x), to.quantities(index)[1]
     if any(shape[a] < 1 for a in along):
         raise Unstated("it is a sum of an unknown number of elements, or of none")
     count = int(np.prod([shape[a] for a in along]))
     o: Any = to.made[y].operator
     to.check(o.input_zero_point, count * zero_point, "the zero point of sums")
-    kept = [a for a in range(rank) if a not in along]
+    kept = [a for a in range(len(shape)) if a not in along]
     moved = to.transposed(index, [*kept, *along])
     rows = -1 if any(shape[a] < 0 for a in kept) else int(np.prod([shape[a] for a in kept]))
     by_rows(to, y, moved, np.ones((1, count), np.int8), None, rows)
 
 
-def window_sums(to: _Writer, y: Value, windows: Any, along: Sequence[int]) -> None:
+def window_sums(to: _Writer, y: Value, windows: Any) -> None:
     """The sum of each window over rows and columns, as a depthwise layer whose weights are 1."""
-    x = windows.x
-    if windows.axes != (2, 3) or x.known_type.rank != 4 or list(along) != [4, 5]:
-        raise Unstated("it is no sum of windows over the rows and columns of NCHW")
-    index = to.tensor(x, TO_NHWC)
+    index = to.tensor(windows.x, TO_NHWC)
     channels, zero_point = to.tensors[index].shape[3], to.quantities(index)[1]
     o: Any = to.made[y].operator
     expected = int(np.prod(windows.sizes)) * zero_point
@@ -434,7 +366,7 @@ def window_sums(to: _Writer, y: Value, windows: Any, along: Sequence[int]) -> No
     dilations = {"dilation_h": windows.dilations[0], "dilation_w": windows.dilations[1]}
     options |= {**dilations, "depth_multiplier": 1}
     w = np.ones((1, *windows.sizes, channels), np.int8)
-    found = to.contraction(y, index, w, None, _shape(y, TO_NHWC), options)
+    found = to.contraction(y, index, w, None, sizes_of(y, TO_NHWC), options)
     to.give(y, found, TO_NHWC)
 
 
@@ -454,7 +386,7 @@ def softmax(to: _Writer, y: Value, o: Any) -> None:
     if not _same(y, made.value, to.made, again):
         raise Unstated("it is no softmax as LiteRT computes it")
     quantities = SOFTMAX.scale, SOFTMAX.zero_point
-    to.give(y, to.operation("SOFTMAX", [index], _shape(y), quantities, {"beta": 1.0}))
+    to.give(y, to.operation("SOFTMAX", [index], sizes_of(y), quantities, {"beta": 1.0}))
 
 
 def _same(
@@ -494,17 +426,14 @@ def max_pool(to: _Writer, y: Value, o: Any) -> None:
     least = I8.limits[0]
     index, options = to.window(index, o.padding, o.pool_size, o.stride, (1, 1), least)
     options |= {"filter_height": o.pool_size[0], "filter_width": o.pool_size[1]}
-    shape, quantities = _shape(y, TO_NHWC), to.quantities(index)
+    shape, quantities = sizes_of(y, TO_NHWC), to.quantities(index)
     found = to.clamped("MAX_POOL_2D", [index], shape, quantities, (o.min, o.max), options)
     to.give(y, found, TO_NHWC)
 
 
 def binary(to: _Writer, y: Value, o: Any) -> None:
     """A sum, a difference or a product of two values, of which one may be repeated."""
-    natural = _natural(y)
-    ranks = {v.known_type.rank for v in (o.x, o.z)}
-    layouts = [p for v in (o.x, o.z) if (p := to.layout(v)) != natural]
-    order = layouts[0] if layouts and ranks == {len(natural)} else natural
+    order = to.common_layout(y, (o.x, o.z))
     inputs = [to.tensor(v, order if v.known_type.rank == len(order) else None) for v in (o.x, o.z)]
     (x, x_zero), (z, z_zero) = map(to.quantities, inputs)
     _, scale, zero_point = to.typed(y)
@@ -522,7 +451,7 @@ def binary(to: _Writer, y: Value, o: Any) -> None:
         to.check(o.left_shift, LEFT_SHIFT, "the shift to the left")
         given = [*zip(o.multipliers, o.shifts, strict=True)]
         to.check(given, [quantized_multiplier(f) for f in factors], "the multipliers")
-    shape, limits = _shape(y, order), (o.min, o.max)
+    shape, limits = sizes_of(y, order), (o.min, o.max)
     to.give(y, to.clamped(op, inputs, shape, (scale, zero_point), limits, {}), order)
 
 
@@ -532,7 +461,7 @@ def table(to: _Writer, y: Value, o: Any) -> None:
         raise Unstated("its table is not of i8")
     _, scale, zero_point = to.typed(y)
     order = to.layout(o.x)
-    index, shape = to.tensor(o.x, order), _shape(y, order)
+    index, shape = to.tensor(o.x, order), sizes_of(y, order)
     options = {"in_data_type": TYPES.index("INT8"), "out_data_type": TYPES.index("INT32")}
     wide = to.operation("CAST", [index], shape, None, options, "INT32")
     first = to.numbers(-I8.limits[0])
@@ -542,58 +471,17 @@ def table(to: _Writer, y: Value, o: Any) -> None:
     to.give(y, found, order)
 
 
-def pad(to: _Writer, y: Value, o: Any) -> None:
-    order = to.layout(o.x)
-    index = to.tensor(o.x, order)
-    before, after = ([sides[a] for a in order] for sides in (o.before, o.after))
-    to.give(y, to.padded(index, before, after, int(to.array(o.value))), order)
-
-
-def concatenate(to: _Writer, y: Value, o: Any) -> None:
-    values = [v for _, v in o.operands()]
-    order = to.layout(values[0])
-    inputs = [to.tensor(v, order) for v in values]
-    scales = {to.quantities(i) for i in inputs}
-    if len(scales) != 1:
-        raise Unstated(f"its operands have {len(scales)} different scales or zero points")
-    options = {"axis": order.index(o.axis % len(order))}
-    shape = _shape(y, order)
-    to.give(y, to.operation("CONCATENATION", inputs, shape, scales.pop(), options), order)
-
-
-def move(to: _Writer, y: Value, o: Any) -> None:
-    """Operators that move elements: to another shape, or another order of axes."""
-    if o.x not in to.laid:
-        return  # not of quantized numbers, or refused where it is read
-    if o.name == "cvm.slice":
-        raise Unstated("slices are not supported")
-    index = to.tensor(o.x)
-    if o.name in ("theano.dimshuffle", "cvm.transpose"):
-        rank = o.x.known_type.rank
-        order = getattr(o, "new_order", None)
-        order = (o.axes or range(rank)[::-1]) if order is None else order
-        kept = [a % rank for a in order if a != "x"]
-        index = to.transposed(index, [*kept, *(a for a in range(rank) if a not in kept)])
-    quantities = None
-    if "scale" in y.attributes:
-        _, scale, zero_point = to.typed(y)
-        quantities = scale, zero_point
-    to.give(y, to.reshaped(index, _shape(y), quantities))
-
-
 LAYERS: dict[str, Callable[[_Writer, Value, Any], None]] = {
     "quant.conv2d": convolution,
     "quant.dense": dense,
     "theano.sum": total,
     "cvm.sum": total,
 }
-RULES: dict[str, Callable[[_Writer, Value, Any], None]] = {
+_Writer.rules = {
+    **SHARED,
     "quant.requantize": requantize,
     "quant.max_pool2d": max_pool,
     "quant.add": binary,
     "quant.mul": binary,
     "quant.table": table,
-    "quant.pad": pad,
-    "cvm.concatenate": concatenate,
-    **dict.fromkeys(MOVES, move),
 }

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.module import Module
 from cvm.lowering.formulas.overflow_warnings import possible_overflows
+from tosa_graphs import MODEL as TOSA_MODEL, reference_model
 
 import cvm
 from cvm.commands.check import floats
@@ -17,6 +18,7 @@ from cvm.quantization import QuantizedModule
 from cvm.quantization.scheme import Parameters
 
 SCHEMES = ("tflite", "cvm", "tosa")
+READERS = {"tflite": cvm.from_tflite, "tosa": cvm.from_tosa}  # by scheme, of models
 NETWORK = """\
 func @main(%x: tensor<?N x 2x6x6xf32>) -> tensor<?N x 4xf32> {
   %w1 = const file("w.npz", "w1") : tensor<4x2x3x3xf32>
@@ -341,7 +343,7 @@ def test_the_command(network: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "q is for (q - -128) * 0.00390625" in header.read_text()
 
 
-# .tflite models
+# Models
 
 LITERT = (
     "func @main(%x: tensor<2x{c}x{h}x{w}xf32>) -> tensor<{to}xf32> {{\n{lines}  return %{y}\n}}"
@@ -407,22 +409,25 @@ def random_network(random: np.random.Generator) -> str:
     return LITERT.format(c=c, h=h, w=w, to="x".join(map(str, (2, *to))), lines="".join(lines), y=y)
 
 
-def written(seed: int) -> tuple[QuantizedModule, bytes, np.ndarray]:
+def written(seed: int, scheme: Any = "tflite") -> tuple[QuantizedModule, bytes, np.ndarray]:
     """A random network in integers, its model, and inputs."""
     random = np.random.default_rng(seed)
     module = cvm.parse(random_network(random))
     shape = module.functions["main"].arguments[0].known_type.shape  # type: ignore[union-attr]
-    made = cvm.quantize(module, list(2 * random.normal(size=(3, *shape)).astype(np.float32)))
+    data = list(2 * random.normal(size=(3, *shape)).astype(np.float32))
+    made = cvm.quantize(module, data, scheme)
     inputs = random.integers(-128, 128, (2, *shape)).astype(np.int8)
-    return made, made.to_tflite(), np.stack([*inputs, np.full(shape, -128, np.int8)])
+    model = getattr(made, f"to_{scheme}")()
+    return made, model, np.stack([*inputs, np.full(shape, -128, np.int8)])
 
 
+@pytest.mark.parametrize("scheme", READERS)
 @pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(n, marks=pytest.mark.slow) for n in range(8, 60))]
+    "seed", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, 60))]
 )
-def test_a_written_tflite_model_is_read_back_as_the_program(seed: int) -> None:
-    made, data, inputs = written(seed)
-    f, back = cvm.compile(made), cvm.compile(cvm.from_tflite(data))
+def test_a_written_model_is_read_back_as_the_program(seed: int, scheme: str) -> None:
+    made, data, inputs = written(seed, scheme)
+    f, back = cvm.compile(made), cvm.compile(READERS[scheme](data))
     for x in inputs:
         np.testing.assert_array_equal(back(x), f(x))
 
@@ -442,6 +447,15 @@ def test_litert_gives_the_bits_of_the_program(seed: int) -> None:
         np.testing.assert_array_equal(it.get_tensor(result["index"]), f(x))
 
 
+@pytest.mark.skipif(TOSA_MODEL is None, reason="tosa_reference_model is not installed")
+@pytest.mark.parametrize("seed", range(8))
+def test_the_reference_model_of_tosa_gives_the_bits(seed: int, tmp_path: Path) -> None:
+    made, data, inputs = written(seed, "tosa")
+    (out,) = cvm.from_tosa(data).functions["main"].results
+    wanted = reference_model(data, {"x": inputs[0]}, out.name, tmp_path)
+    np.testing.assert_array_equal(cvm.compile(made)(inputs[0]), wanted)
+
+
 def test_a_network_as_a_tflite_model_of_open_size(network: Path, tmp_path: Path) -> None:
     from cvm.cli import main
 
@@ -456,32 +470,67 @@ def test_a_network_as_a_tflite_model_of_open_size(network: Path, tmp_path: Path)
     assert main([*command, "--scheme", "cvm"]) == 1
 
 
+def test_a_network_as_a_tosa_model(network: Path, tmp_path: Path) -> None:
+    from cvm.cli import main
+
+    np.save(tmp_path / "x.npy", images(8))
+    program, out = network.with_name("scores.cvm"), str(tmp_path / "net.tosa")
+    program.write_text(NETWORK.replace("return %y", "return %scores"))
+    command = ["quantize", str(program), "--data", str(tmp_path / "x.npy"), "-o", out]
+    assert main(command) == 1  # of an unknown size
+    assert main([*command, "--size", "N=4"]) == 0
+    made = cvm.quantize(str(program), images(8), "tosa")
+    x = np.random.default_rng(0).integers(-128, 128, (4, 2, 6, 6)).astype(np.int8)
+    np.testing.assert_array_equal(cvm.compile(cvm.from_tosa(out))(x), cvm.compile(made)(x))
+
+
+FACTORS = (
+    '%t = theano.elemwise %x {scalar_op = "tanh"}\n%r = cvm.relu %x\n'
+    "%s = cvm.reshape %r {target_shape = [4, 3, 1]}\n"
+    "%q = cvm.reshape %t {target_shape = [4, 3, 1]}\n"
+    '%p = theano.elemwise %s, %q {scalar_op = "mul"}\n'
+    "%y = theano.sum %p {axis = [2], dtype = f32, acc_dtype = f32}"
+)
+REVERSED = "%a = cvm.slice %x {begin = [3, 0], end = [-5, 3], strides = [-1, 1]}\n%y = cvm.relu %a"
+PART = "%a = cvm.slice %x {begin = [-3], end = [4]}\n%y = builtin.pad %a {before = [1, 0], after = [0, 0]}"
+UNKNOWN = "tensor<?N x 3xf32>"
+
+
+def made_of(body: str, type: str = "tensor<4x3xf32>", **options: Any) -> QuantizedModule:
+    text = f"func @main(%x: {type}) -> {type} {{\n{body}\nreturn %y\n}}"
+    data = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    return cvm.quantize(cvm.parse(text), data if type == UNKNOWN else [data], **options)
+
+
 @pytest.mark.parametrize(
-    ("body", "options", "said"),
+    ("model", "body", "options", "said"),
     [
-        ("%y = cvm.relu %x", {"float_io": True}, "%x is tensor<4x3xf32>, and not of i8"),
-        ("%y = cvm.relu %x", {"scheme": "cvm"}, "%x is tensor<4x3xi32>, and not of i8"),
+        ("tflite", "%y = cvm.relu %x", {"float_io": True}, "%x is tensor<4x3xf32>, and not of i8"),
+        ("tflite", "%y = cvm.relu %x", {"scheme": "cvm"}, "%x is tensor<4x3xi32>, and not of i8"),
+        ("tflite", REVERSED, {}, "cvm.slice (%a) cannot be written to .tflite: it is a slice of"),
+        ("tflite", FACTORS, {}, "it is a sum of products, or of others than numbers of i8"),
+        ("tosa", REVERSED, {"scheme": "tosa"}, "cvm.slice (%a) cannot be written to .tosa"),
+        ("tosa", FACTORS, {}, "its rounding is tflite_double, and that of TOSA single"),
         (
-            "%a = cvm.slice %x {begin = [1, 0], end = [4, 3]}\n"
-            "%y = builtin.pad %a {before = [1, 0], after = [0, 0]}",
-            {},
-            "cvm.slice (%a) cannot be written to .tflite: slices are not supported",
-        ),
-        (
-            '%t = theano.elemwise %x {scalar_op = "tanh"}\n%r = cvm.relu %x\n'
-            "%s = cvm.reshape %r {target_shape = [4, 3, 1]}\n"
-            "%q = cvm.reshape %t {target_shape = [4, 3, 1]}\n"
-            '%p = theano.elemwise %s, %q {scalar_op = "mul"}\n'
-            "%y = theano.sum %p {axis = [2], dtype = f32, acc_dtype = f32}",
-            {},
-            "it is a sum of products, or of others than numbers of i8",
+            "tosa",
+            "%y = cvm.relu %x",
+            {"scheme": "tosa", "type": UNKNOWN},
+            "%x cannot be written to .tosa: its size is unknown",
         ),
     ],
 )
-def test_what_no_operator_of_tflite_states_is_refused(body: str, options: Any, said: str) -> None:
-    text = f"func @main(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {{\n{body}\nreturn %y\n}}"
-    data = [np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)]
-    made = cvm.quantize(cvm.parse(text), data, **options)
+def test_what_no_operator_of_a_model_states_is_refused(
+    model: str, body: str, options: Any, said: str
+) -> None:
+    made = made_of(body, **options)
     with pytest.raises(cvm.Error) as caught:
-        made.to_tflite()
+        getattr(made, f"to_{model}")()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("scheme", "body"), [("tflite", PART), ("tosa", PART), ("tosa", FACTORS)])
+def test_slices_and_products_in_models(scheme: Any, body: str) -> None:
+    made = made_of(body, scheme=scheme)
+    back = READERS[scheme](getattr(made, f"to_{scheme}")())
+    x = np.random.default_rng(1).integers(-128, 128, (4, 3)).astype(np.int8)
+    np.testing.assert_array_equal(cvm.compile(back)(x), cvm.compile(made)(x))

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tosa_graphs import CASES, MODEL, TEXTS, by_reference_model, make, spoiled, text_of
-from tosa_models import packed, write
 
 import cvm
 from cvm.importers.flatbuffer import Damaged
 from cvm.importers.tosa.flatbuffer import read
 from cvm.importers.tosa.rules import REFUSED, RULES
 from cvm.importers.tosa.schema import OPERATORS, Operator, unpacked
+from cvm.importers.tosa.writer import packed, write
 
 SEEDS = range(len(CASES))
 IDS = list(CASES)

@@ -298,7 +298,8 @@ def nodes() -> list[bytes]:
 def tosa_graphs() -> list[bytes]:
     """A random graph of each operator."""
     from tosa_graphs import make
-    from tosa_models import write
+
+    from cvm.importers.tosa.writer import write
 
     return [write(make(n)[1].graph) for n in range(60)]
 

@@ -195,7 +195,8 @@ def tflite_outcome(seed: int) -> str:
 
 def tosa_outcome(seed: int) -> str:
     from tosa_graphs import by_reference_model, make
-    from tosa_models import write
+
+    from cvm.importers.tosa.writer import write
 
     name, made = make(seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -22,10 +22,9 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from tosa_models import write  # noqa: E402
-
 import cvm  # noqa: E402
 from cvm.importers.tosa.schema import ELEMENTS, Graph, Operator, Tensor  # noqa: E402
+from cvm.importers.tosa.writer import write  # noqa: E402
 
 MODEL = shutil.which("tosa_reference_model") or shutil.which(
     "tosa_reference_model", path=str(Path(sys.executable).parent)
@@ -546,19 +545,25 @@ def make(seed: int) -> tuple[str, Case]:
 
 def by_reference_model(made: Case, folder: Path) -> np.ndarray | None:
     """The result by Arm's reference model; None where it finds the graph unpredictable."""
-    (folder / "graph.tosa").write_bytes(write(made.graph))
     (out,) = made.graph.outputs
-    for name, array in made.feed.items():
+    return reference_model(write(made.graph), made.feed, out, folder)
+
+
+def reference_model(
+    data: bytes, feed: dict[str, np.ndarray], out: str, folder: Path
+) -> np.ndarray | None:
+    """The result of a file; None where it is unpredictable."""
+    (folder / "graph.tosa").write_bytes(data)
+    for name, array in feed.items():
         np.save(folder / f"{name}.npy", array)
     (folder / f"{out}.npy").unlink(missing_ok=True)
-    names = ",".join(made.feed)
     command = [
         str(MODEL),
         "--tosa_file=graph.tosa",
         f"--flatbuffer_dir={folder}",
         f"--output_dir={folder}",
-        f"--ifm_name={names}",
-        f"--ifm_file={','.join(f'{n}.npy' for n in made.feed)}",
+        f"--ifm_name={','.join(feed)}",
+        f"--ifm_file={','.join(f'{n}.npy' for n in feed)}",
         f"--ofm_name={out}",
         f"--ofm_file={out}.npy",
         "--tosa_level=NONE",

@@ -50,7 +50,8 @@ def _add(graph: Graph, name: str, shape: tuple[int, ...], type: int, data: np.nd
     if any(n < 0 for n in shape):
         raise Damaged(f"tensor {name!r} has shape {shape}")
     try:
-        array = unpacked(data, kind, shape) if len(data) and kind in ELEMENTS else None
+        held = len(data) or shape == (0,)  # the shape of rank 0
+        array = unpacked(data, kind, shape) if held and kind in ELEMENTS else None
     except ValueError as e:
         raise Damaged(f"tensor {name!r} has {e}") from None
     graph.tensors[name] = Tensor(name, shape, kind, array)

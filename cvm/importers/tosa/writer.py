@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from cvm.importers.flatbuffer import Writer
-from cvm.importers.tosa.schema import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor
+
+from .schema import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor
 
 VERSION = {"_major": 1, "_minor": 1, "_patch": 0, "_draft": True}
 
