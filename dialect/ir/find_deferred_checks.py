@@ -1,5 +1,5 @@
-"""Decide whether verification with unknown sizes leaves only size limits to check at call time, and
-collect those.
+"""Find the checks that verification with unknown sizes leaves to calls: of all calls, where these
+are only of size limits, or of those that are decided as one call is.
 """
 
 from collections.abc import Sequence
@@ -7,10 +7,14 @@ from typing import Any
 
 from ..builtin import Calling
 from ..spec.operator import Operator, violated
-from ..types.sizes import Size, same_size
+from ..support.diagnostics import VerifyError
+from ..types.sizes import DECIDED, DecidedSizes, Size, Undecided, atoms_of, same_size
 from ..types.tensor_types import Type
+from ..types.unify import bind
 from .deferred_size_limits import DeferredChecks
 from .function import Function, Operation
+from .module import Module
+from .verify import instantiate
 
 
 def find_deferred_checks(function: Function) -> DeferredChecks | None:
@@ -40,6 +44,35 @@ def find_deferred_checks(function: Function) -> DeferredChecks | None:
     for t in results:
         others.pop(t.key, None)
     return DeferredChecks(arguments, results, tuple(others.values()))
+
+
+def checks_as_in(
+    module: Module, function: Function, given: Sequence[Type]
+) -> DeferredChecks | None:
+    """The checks of calls that are verified as one with these argument types is, and the types
+    there; None if sizes of results are neither those of arguments nor computed from these.
+    """
+    arguments = function.argument_types
+    if not all(d.is_atom for t in arguments for d in t.array_shape if isinstance(d, Size)):
+        return None
+    sizes = bind(arguments, given)
+    known = {atom: n for atom, n in sizes.items() if isinstance(n, int)}
+    decided = DecidedSizes(known)
+    types: dict[object, Type | None] = {}
+    before = DECIDED.set(decided)
+    try:
+        values = instantiate(module, function, arguments, types)
+    except (VerifyError, Undecided):
+        return None
+    finally:
+        DECIDED.reset(before)
+    results = tuple(values.get(r) or r.known_type for r in function.results)
+    others = [t for t in types.values() if t is not None]
+    if len(others) < len(types):
+        return None
+    if not atoms_of(d for t in (*results, *others) for d in t.array_shape) <= known.keys():
+        return None
+    return DeferredChecks(arguments, results, tuple(others), tuple(decided.conditions.values()))
 
 
 def _settled(operation: Operation) -> bool:

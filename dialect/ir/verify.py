@@ -15,7 +15,7 @@ from ..spec.operator import DIALECTS, C, Operator, actual_values, violated
 from ..support.compilation_context import abridged, too_many
 from ..support.diagnostics import Diagnostic, Note, Span, VerifyError, counted
 from ..support.limits import LIMITS
-from ..types.sizes import Dim, Size, atoms_of
+from ..types.sizes import Dim, Size, Undecided, atoms_of
 from ..types.tensor_types import FieldType, Type, size_limit_error
 from ..types.unify import (
     agree,
@@ -45,7 +45,9 @@ class Scope:
     """The verification of one function: its module, and the types and mistakes found so far.
 
     `known` caches the results of functions by argument types; `cycles` are the operations that make
-    a function call itself; `depth` counts the calls around this function.
+    a function call itself; `depth` counts the calls around this function. `open` collects the types
+    with unknown sizes where these are decided by those of one call (`DECIDED`); it has None where
+    something is undecided still.
     """
 
     module: Module
@@ -54,8 +56,11 @@ class Scope:
     known: Known = field(default_factory=dict)
     cycles: frozenset[Operation] = frozenset()
     depth: int = 0
+    open: dict[object, Type | None] | None = None
 
     def report(self, code: str, message: str, span: Span, notes: Sequence[Note] = ()) -> None:
+        if self.open is not None:
+            raise Undecided  # of this call, not of others
         self.diagnostics.append(Diagnostic(message, span, code, tuple(notes)))
 
 
@@ -135,11 +140,16 @@ def _called(name: str, arguments: Sequence[Type]) -> tuple[object, ...]:
     return name, *(a.key for a in arguments)
 
 
-def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -> Values:
+def instantiate(
+    module: Module,
+    function: Function,
+    arguments: Sequence[Type],
+    open: dict[object, Type | None] | None = None,
+) -> Values:
     """The type of every value of a function for these argument types; raises VerifyError if a
     constraint fails.
     """
-    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [])
+    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [], open=open)
     check_function(scope, function)
     if scope.diagnostics:
         raise VerifyError(scope.diagnostics)
@@ -282,9 +292,13 @@ def _satisfied(
     """The result types, if every constraint holds or is undecided; otherwise the first that fails
     is reported.
     """
-    broken, _ = violated(typed, typed.constraints)
+    broken, waits = violated(typed, typed.constraints)
     if broken is None:
         types = typed.result_types()
+        if scope.open is not None:
+            scope.open |= {t.key: t for t in types if not t.is_static} | (
+                {None: None} if waits else {}
+            )
         if (
             wrong := next((w for t in types if (w := size_limit_error(t)) is not None), None)
         ) is None:
@@ -297,6 +311,8 @@ def _satisfied(
 
 def _report(scope: Scope, operation: Operation, typed: Operator[Type], broken: C) -> None:
     """Report a constraint that does not hold."""
+    if scope.open is not None:
+        raise Undecided
     notes = _notes(scope, operation, broken.operands(typed))
     message = _message(typed, broken.text)
     if broken.plainly is not None:
@@ -430,7 +446,11 @@ def _check_call(
             return None
     if (conflict := size_conflict(callee.argument_types, passed)) is not None:
         return scope.report("call.size", conflict, at, declared_here)
-    arguments, names = renamed(callee.argument_types, received(callee.argument_types, passed))
+    arguments = received(callee.argument_types, passed)
+    if scope.open is None:
+        arguments, names = renamed(callee.argument_types, arguments)
+    else:  # conditions are those of the function that is called first
+        names = {a: Size.of_atom(a) for a in atoms_of(d for t in arguments for d in t.array_shape)}
     if (key := _called(typed.callee, arguments)) not in scope.known:
         if scope.depth >= MAX_CALLS:
             scope.report(
@@ -441,7 +461,9 @@ def _check_call(
             )
             return None
         types = dict(zip(callee.arguments, arguments, strict=True))
-        inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
+        inner = Scope(
+            scope.module, types, [], scope.known, scope.cycles, scope.depth + 1, scope.open
+        )
         found = check_function(inner, callee)
         scope.known[key] = None if inner.diagnostics else found
         legal = scope.known.get(_called(typed.callee, callee.argument_types), ()) is not None

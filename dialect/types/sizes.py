@@ -7,7 +7,8 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any, TypeAlias
 
@@ -125,7 +126,7 @@ class Size:
             return True
         if (low is not None and low > 0) or (high is not None and high < 0):
             return False
-        raise Undecided
+        return _in_this_call("==", self, other)
 
     def __lt__(self, other: Dim) -> bool:
         return _less(self, other)
@@ -191,7 +192,9 @@ class Size:
         return self != 0
 
     def __index__(self) -> int:
-        raise Undecided
+        value = _given_call().value(self)
+        _in_this_call("==", self, value)
+        return value
 
     def __str__(self) -> str:
         return f"?{self.name}" if self.name else "?"
@@ -281,13 +284,55 @@ def _difference(a: Dim, b: Dim) -> Bounds:
     return (_form(a) - _form(b)).bounds(lambda _: (0, None))
 
 
-def _less(a: Dim, b: Dim) -> bool:
+def _always_less(a: Dim, b: Dim) -> bool | None:
+    """Test whether a size is less than another in every call; None if that depends on the call."""
     low, high = _difference(a, b)
     if high is not None and high < 0:
         return True
-    if low is not None and low >= 0:
-        return False
-    raise Undecided
+    return False if low is not None and low >= 0 else None
+
+
+def _less(a: Dim, b: Dim) -> bool:
+    always = _always_less(a, b)
+    return _in_this_call("<", a, b) if always is None else always
+
+
+Condition: TypeAlias = tuple[str, Dim, Dim]  # "==", "!=", "<" or ">=", of two sizes
+
+
+@dataclass
+class DecidedSizes:
+    """The sizes of one call, by which comparisons are decided while they are in `DECIDED`, and what
+    those decisions depend on: calls that meet the same conditions decide everything alike.
+    """
+
+    known: Mapping[_Atom, int]
+    conditions: dict[object, Condition] = field(default_factory=dict)
+
+    def value(self, dim: Dim) -> int:
+        if not atoms_of([dim]) <= self.known.keys():
+            raise Undecided
+        return evaluate(dim, self.known)
+
+    def decide(self, relation: str, a: Dim, b: Dim) -> bool:
+        difference = self.value(a) - self.value(b)
+        holds = difference == 0 if relation == "==" else difference < 0
+        relation = relation if holds else {"==": "!=", "<": ">="}[relation]
+        self.conditions[relation, key_of(a), key_of(b)] = relation, a, b
+        return holds
+
+
+DECIDED: ContextVar[DecidedSizes | None] = ContextVar("decided", default=None)
+
+
+def _given_call() -> DecidedSizes:
+    if (given := DECIDED.get()) is None:
+        raise Undecided
+    return given
+
+
+def _in_this_call(relation: str, a: Dim, b: Dim) -> bool:
+    return _given_call().decide(relation, a, b)
 
 
 def same_size(a: Dim, b: Dim) -> bool:
@@ -320,18 +365,16 @@ def bounded(value: int) -> int:
 
 def larger(a: Dim, b: Dim) -> Dim:
     """The maximum of two sizes, symbolic where it has to be."""
-    try:
-        return a if a >= b else b
-    except Undecided:
+    if (less := _always_less(a, b)) is None:
         return _opaque("max", *sorted((a, b), key=in_order))
+    return b if less else a
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
     """The minimum of two sizes, symbolic where it has to be."""
-    try:
-        return a if a <= b else b
-    except Undecided:
+    if (less := _always_less(b, a)) is None:
         return _opaque("min", *sorted((a, b), key=in_order))
+    return b if less else a
 
 
 def evaluate(dim: Dim, known: Mapping[_Atom, int]) -> int:

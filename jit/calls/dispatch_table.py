@@ -1,23 +1,23 @@
-"""Tables that the direct entry point reads: for a program, its types and the entries of known
-sizes; for a called object, its dispatch entries.
+"""Tables that the direct entry point reads: for a program, its types and how the sizes of its
+arrays follow from those of its arguments; for a called object, its dispatch entries.
 """
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...dialect.ir.deferred_size_limits import LARGEST, SizeSteps
 from ...dialect.support.fork_safety import held_at_fork
 from ...dialect.types.sizes import Size
 from ...dialect.types.tensor_types import Type
 from .fastcall import take
 from .pytree_form import form_words
-from .vectorcall_ir import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
+from .vectorcall_ir import BUSY, ELEMENT, STEPS, TABLE, WAY
 
 Atom = tuple[Any, ...]
-FEWEST, MOST = 64, 1 << 12  # slots that there are at first, entries that there are at most
 
 
 _growing = held_at_fork(threading.RLock())  # of all tables: signal handlers and finalizers may call
@@ -43,8 +43,8 @@ class CallTable:
         self.types = [*arguments, *results]
         self.arguments = len(arguments)
         self.kept: list[Any] = [*constants]
-        self.entries: dict[tuple[int, ...], tuple[Any, list[Any]]] = {}
-        self.room = 0  # bytes of workspace
+        self.planned = 0  # how many computations were given to `plan`
+        self.values = 0  # of the longest plan that there was
         known = {
             **dict.fromkeys(TABLE, 0),
             "arguments": len(arguments),
@@ -68,75 +68,59 @@ class CallTable:
         self.words = (ctypes.c_int64 * (len(words) + len(constants)))(
             *words, *(c.ctypes.data for c in constants)
         )
-        self.slots = _slots(FEWEST, {})
-        self.set("slots", ctypes.addressof(self.slots))
 
-    def know(
-        self, sizes: tuple[int, ...], shapes: Sequence[Sequence[int]], workspace: int, release: bool
-    ) -> None:
-        """Calls with these sizes need not pass through Python; the arrays then have these shapes.
-        `release` frees the GIL.
+    def know(self, shapes: Sequence[Sequence[int]], workspace: int, release: bool) -> None:
+        """Calls need not pass through Python: all arrays have these shapes. `release` frees the
+        GIL.
+        """
+        self.make_room(workspace)
+        words: list[int] = [release]
+        for t, shape in zip(self.types, shapes, strict=True):
+            sizes = (ctypes.c_int64 * len(shape))(*shape)
+            self.kept.append(sizes)
+            count = int(np.prod(shape, dtype=np.int64))
+            words += [ctypes.addressof(sizes), count * t.element.bytes]
+        entry = (ctypes.c_int64 * len(words))(*words)
+        self.kept.append(entry)
+        self.set("only", ctypes.addressof(entry))
+
+    def plan(self, computed: Sequence[tuple[SizeSteps, int, Sequence[Sequence[int]]]]) -> None:
+        """Calls whose sizes pass the checks of steps need not pass through Python; with the steps
+        of `release`, and those of the sizes and bytes of each array.
         """
         with _growing:
-            if sizes in self.entries:
-                return
-            if workspace > self.room:
-                self.make_room(max(workspace, 2 * self.room if self.room else 0))
-            words: list[int] = [*sizes, release]
-            held = []
-            for t, shape in zip(self.types, shapes, strict=True):
-                held.append((ctypes.c_int64 * len(shape))(*shape))
-                words += [
-                    ctypes.addressof(held[-1]),
-                    int(np.prod(shape, dtype=np.int64)) * t.element.bytes,
-                ]
-            assert len(words) == len(sizes) + 1 + len(SHAPED) * len(self.types)
-            entry = (ctypes.c_int64 * len(words))(*words)
-            if len(self.entries) >= MOST:
-                self.dropped = (
-                    self.entries,
-                    self.slots,
-                )  # kept a while: finalizers may run in the middle of a call
-                self.entries, self.slots = {}, _slots(FEWEST, {})
-            self.entries[sizes] = entry, held
-            if 2 * len(self.entries) >= len(self.slots):
-                self.before, self.slots = (
-                    self.slots,
-                    _slots(4 * (len(self.slots) - 1), self.entries),
-                )
-            else:
-                _put(self.slots, sizes, entry)
-            self.set("slots", ctypes.addressof(self.slots))
-            if not sizes:
-                self.set("only", ctypes.addressof(entry))
+            self.planned = len(computed)
+            following = 0
+            for steps, release, arrays in reversed(computed):
+                if any(abs(n) > LARGEST for name, n, _ in steps.places if name == "number"):
+                    continue
+                listed = [(STEPS.index(name), a, b) for name, a, b in steps.places]
+                copy = STEPS.index("max")
+                shaped = []
+                for *sizes, count in arrays:
+                    shaped += [(STEPS.index("address"), len(listed), 0), (copy, count, count)]
+                    listed += [(copy, n, n) for n in sizes]
+                entry = len(listed)
+                listed += [(copy, release, release), *shaped]
+                words = (ctypes.c_int64 * (3 * len(listed)))(*(n for step in listed for n in step))
+                known = following, len(listed), ctypes.addressof(words), entry
+                made = (ctypes.c_int64 * len(known))(*known)
+                following = ctypes.addressof(made)
+                self.kept += [words, made]  # as memory: a call may be using those before
+                self.values = max(self.values, len(listed))
+            self.set("values", self.values)
+            self.set("plans", following)
 
     def make_room(self, workspace: int) -> None:
         """Memory for intermediate arrays; a word before it tells whether it is in use."""
+        if not workspace:
+            return
         memory = np.zeros(workspace + 2 * BUSY, np.uint8)
-        self.kept.append(memory)  # as those before: a call may be using it
-        self.room = workspace
+        self.kept.append(memory)
         self.set("workspace", (memory.ctypes.data + 2 * BUSY - 1) // BUSY * BUSY)
 
     def set(self, word: str, value: int) -> None:
         self.words[TABLE.index(word)] = value
-
-
-def _slots(count: int, entries: Mapping[tuple[int, ...], tuple[Any, list[Any]]]) -> Any:
-    """Places for entries, a power of two of them, after the number of bits by which what tells the
-    place is shifted.
-    """
-    slots = (ctypes.c_int64 * (count + 1))(64 - count.bit_length() + 1)
-    for sizes, (entry, _) in list(entries.items()):
-        _put(slots, sizes, entry)
-    return slots
-
-
-def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
-    """Into the first slot that is empty."""
-    n = slot(sizes, slots[0])
-    while slots[1 + n]:
-        n = (n + 1) % (len(slots) - 1)
-    slots[1 + n] = ctypes.addressof(entry)
 
 
 class DispatchEntry:

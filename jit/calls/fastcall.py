@@ -2,7 +2,7 @@
 program.
 
 It serves what is usual: NumPy arrays of exactly the declared types and shapes, contiguous and
-aligned, `out` given or not; where sizes are unknown, sizes that came before. Whatever else it is
+aligned, `out` given or not; where sizes are unknown, any that compare as some before. Whatever else it is
 given goes to the slow entry in Python, which accepts more and explains what it does not accept. So
 every check is still made, and nothing is reported from here.
 

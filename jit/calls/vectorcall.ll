@@ -6,11 +6,11 @@
 ; is CPython's vectorcall. The object that is called has a way, and a way leads to the table of a
 ; program: its words, then a record for each argument and result, then the constants' addresses. An
 ; argument's sizes are numbers, or the places (as -1 - place) of unknown ones among the sizes of a
-; call. An entry holds what follows from those: the sizes it is for, whether to let other threads
-; run, then the shape and the number of bytes of each array. Where all sizes are known there is one
-; entry; else it is in a hash table of slots, of which at least half are empty. What does not fit a
-; way is left to the next one, and at last to the slow entry, which reports what is wrong, or makes
-; an entry for sizes that are new.
+; call. An entry holds what follows from those: whether to let other threads run, then the shape and
+; the number of bytes of each array. Where all sizes are known there is one entry; else a plan
+; computes it: steps, each of which has a value, and the last of which are the words of the entry.
+; What does not fit a way is left to the next one, and at last to the slow entry, which reports what
+; is wrong, or makes a plan for sizes that compare alike.
 ;
 ; vectorcall_ir.py has the names of the fields, and dispatch_table.py fills them. @run, which calls
 ; the program in the default floating-point environment, is defined by fp_environment_ir,
@@ -31,8 +31,20 @@
   i64,  ; room: words for the addresses of arrays, then for sizes
   ptr,  ; program
   ptr,  ; only: the entry, where all sizes are known
-  ptr,  ; slots: the number of bits by which a hash is shifted, then entries or null
-  ptr   ; workspace, or null; 64 bytes before it a word tells whether it is in use
+  ptr,  ; workspace, or null; 64 bytes before it a word tells whether it is in use
+  ptr,  ; plans: the first, or null
+  i64   ; values: that a plan has at most
+}
+%Plan = type {
+  ptr,  ; next: another plan, or null
+  i64,  ; count: of steps
+  ptr,  ; steps
+  i64   ; entry: the place among values where it begins
+}
+%Step = type {
+  i64,  ; what is done, numbered as STEPS in vectorcall_ir.py
+  i64,  ; a: a number, the place of a size, or that of an earlier step
+  i64   ; b: the place of an earlier step
 }
 %Shaped = type {
   ptr,  ; shape
@@ -55,6 +67,9 @@ declare void @PyErr_Clear()
 declare ptr @PyErr_Occurred()
 declare i1 @taken_apart(ptr, i64, ptr, ptr)
 declare i32 @run(ptr, ptr, ptr, ptr)
+declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
 
 
 ; The data of an array that is of a type and shape, or null. Sizes seen first are noted.
@@ -283,20 +298,22 @@ find:
   %only.at = getelementptr %Table, ptr %table, i32 0, i32 6
   %only = load ptr, ptr %only.at
   %is_only = icmp ne ptr %only, null
-  br i1 %is_only, label %found, label %search
+  br i1 %is_only, label %found, label %plan
 
-search:
-  %slots.at = getelementptr %Table, ptr %table, i32 0, i32 7
-  %slots = load ptr, ptr %slots.at
-  %one = call ptr @entry_of(ptr %slots, ptr %known, i64 %sizes)
-  %is_none = icmp eq ptr %one, null
-  br i1 %is_none, label %no, label %found
+plan:
+  %plans.at = getelementptr %Table, ptr %table, i32 0, i32 8
+  %plans = load ptr, ptr %plans.at
+  %values.at = getelementptr %Table, ptr %table, i32 0, i32 9
+  %values.count = load i64, ptr %values.at
+  %values = alloca i64, i64 %values.count
+  %planned = call ptr @planned(ptr %plans, ptr %known, ptr %values)
+  %is_unplanned = icmp eq ptr %planned, null
+  br i1 %is_unplanned, label %no, label %found
 
 found:
-  %case = phi ptr [ %only, %find ], [ %one, %search ]
-  %frees.at = getelementptr i64, ptr %case, i64 %sizes
-  %shapes = getelementptr i64, ptr %frees.at, i64 1
-  %workspace.at = getelementptr %Table, ptr %table, i32 0, i32 8
+  %case = phi ptr [ %only, %find ], [ %planned, %plan ]
+  %shapes = getelementptr i64, ptr %case, i64 1
+  %workspace.at = getelementptr %Table, ptr %table, i32 0, i32 7
   %workspace = load ptr, ptr %workspace.at
   %busy = getelementptr i8, ptr %workspace, i64 -64
   %has_workspace = icmp ne ptr %workspace, null
@@ -356,7 +373,7 @@ constant:
 
 start:
   %program.at = getelementptr %Table, ptr %table, i32 0, i32 5
-  %frees = load i64, ptr %frees.at
+  %frees = load i64, ptr %case
   %frees_lock = icmp ne i64 %frees, 0
   br i1 %frees_lock, label %free, label %execute
 
@@ -398,64 +415,143 @@ no:
   ret ptr null
 }
 
-; The entry for sizes, or null. `slot` in vectorcall_ir.py is the same hash.
-define internal ptr @entry_of(ptr %slots, ptr %known, i64 %sizes) alwaysinline nounwind {
+; The entry that a plan computes, or null if each has a check that fails or a value of 2^62 or more.
+define internal ptr @planned(ptr %first, ptr %known, ptr %values) nounwind {
 entry:
-  br label %hash
+  br label %try
 
-hash:
-  %x = phi i64 [ 0, %entry ], [ %x.next, %mix ]
-  %mixed = phi i64 [ 0, %entry ], [ %mixed.next, %mix ]
-  %x.is_less = icmp slt i64 %x, %sizes
-  br i1 %x.is_less, label %mix, label %start
+try:
+  %plan = phi ptr [ %first, %entry ], [ %next, %unfit ]
+  %is_none = icmp eq ptr %plan, null
+  br i1 %is_none, label %no, label %begin
 
-mix:
-  %x.at = getelementptr i64, ptr %known, i64 %x
-  %x.size = load i64, ptr %x.at
-  %sum = add i64 %mixed, %x.size
-  %mixed.next = mul i64 %sum, u0x9E3779B97F4A7C15  ; FACTOR
-  %x.next = add i64 %x, 1
-  br label %hash
+begin:
+  %count.at = getelementptr %Plan, ptr %plan, i32 0, i32 1
+  %count = load i64, ptr %count.at
+  %steps.at = getelementptr %Plan, ptr %plan, i32 0, i32 2
+  %steps = load ptr, ptr %steps.at
+  br label %each
 
-start:
-  %shift = load i64, ptr %slots
-  %first = lshr i64 %mixed, %shift
-  %last = lshr i64 -1, %shift
-  br label %probe
+each:
+  %n = phi i64 [ 0, %begin ], [ %n.next, %store ]
+  %is_less = icmp slt i64 %n, %count
+  br i1 %is_less, label %step, label %yes
 
-probe:
-  %slot = phi i64 [ %first, %start ], [ %slot.next, %other ]
-  %place = add i64 %slot, 1
-  %candidate.at = getelementptr ptr, ptr %slots, i64 %place
-  %candidate = load ptr, ptr %candidate.at
-  %is_empty = icmp eq ptr %candidate, null
-  br i1 %is_empty, label %none, label %compare
-
-compare:
-  %s = phi i64 [ 0, %probe ], [ %s.next, %equal ]
-  %s.is_less = icmp slt i64 %s, %sizes
-  br i1 %s.is_less, label %size, label %found
+step:
+  %op.at = getelementptr %Step, ptr %steps, i64 %n, i32 0
+  %op = load i64, ptr %op.at
+  %a.at = getelementptr %Step, ptr %steps, i64 %n, i32 1
+  %a = load i64, ptr %a.at
+  switch i64 %op, label %operands [
+    i64 0, label %store
+    i64 1, label %size
+  ]
 
 size:
-  %known.at = getelementptr i64, ptr %known, i64 %s
-  %known.size = load i64, ptr %known.at
-  %own.at = getelementptr i64, ptr %candidate, i64 %s
-  %own.size = load i64, ptr %own.at
-  %is_equal = icmp eq i64 %known.size, %own.size
-  br i1 %is_equal, label %equal, label %other
+  %size.at = getelementptr i64, ptr %known, i64 %a
+  %known.size = load i64, ptr %size.at
+  br label %store
+
+operands:
+  %b.at = getelementptr %Step, ptr %steps, i64 %n, i32 2
+  %b = load i64, ptr %b.at
+  %x.at = getelementptr i64, ptr %values, i64 %a
+  %x = load i64, ptr %x.at
+  %y.at = getelementptr i64, ptr %values, i64 %b
+  %y = load i64, ptr %y.at
+  switch i64 %op, label %address [
+    i64 2, label %sum
+    i64 3, label %product
+    i64 4, label %quotient
+    i64 5, label %most
+    i64 6, label %least
+    i64 7, label %equal
+    i64 8, label %unequal
+    i64 9, label %less
+    i64 10, label %not_less
+  ]
+
+address:
+  %place = ptrtoint ptr %x.at to i64
+  br label %store
+
+sum:
+  %sum.value = add i64 %x, %y
+  br label %bounded
+
+product:
+  %both = call { i64, i1 } @llvm.smul.with.overflow.i64(i64 %x, i64 %y)
+  %product.value = extractvalue { i64, i1 } %both, 0
+  %overflows = extractvalue { i64, i1 } %both, 1
+  br i1 %overflows, label %unfit, label %bounded
+
+quotient:
+  %is_zero = icmp eq i64 %y, 0
+  br i1 %is_zero, label %bounded, label %divide
+
+divide:
+  %toward_zero = sdiv i64 %x, %y
+  %rest = srem i64 %x, %y
+  %is_inexact = icmp ne i64 %rest, 0
+  %signs = xor i64 %x, %y
+  %is_below = icmp slt i64 %signs, 0
+  %is_less_by_one = and i1 %is_inexact, %is_below
+  %by_one = sext i1 %is_less_by_one to i64
+  %quotient.value = add i64 %toward_zero, %by_one
+  br label %bounded
+
+most:
+  %most.value = call i64 @llvm.smax.i64(i64 %x, i64 %y)
+  br label %bounded
+
+least:
+  %least.value = call i64 @llvm.smin.i64(i64 %x, i64 %y)
+  br label %bounded
+
+bounded:
+  %value = phi i64 [ %sum.value, %sum ], [ %product.value, %product ], [ 0, %quotient ],
+    [ %quotient.value, %divide ], [ %most.value, %most ], [ %least.value, %least ]
+  %is_above = icmp sgt i64 %value, -4611686018427387904
+  %is_small = icmp slt i64 %value, 4611686018427387904  ; LARGEST
+  %is_bounded = and i1 %is_above, %is_small
+  br i1 %is_bounded, label %store, label %unfit
 
 equal:
-  %s.next = add i64 %s, 1
-  br label %compare
+  %is_equal = icmp eq i64 %x, %y
+  br i1 %is_equal, label %store, label %unfit
 
-other:
-  %slot.next = and i64 %place, %last
-  br label %probe
+unequal:
+  %is_equal.not = icmp ne i64 %x, %y
+  br i1 %is_equal.not, label %store, label %unfit
 
-found:
-  ret ptr %candidate
+less:
+  %is_less.so = icmp slt i64 %x, %y
+  br i1 %is_less.so, label %store, label %unfit
 
-none:
+not_less:
+  %is_less.not = icmp sge i64 %x, %y
+  br i1 %is_less.not, label %store, label %unfit
+
+store:
+  %stored = phi i64 [ %a, %step ], [ %known.size, %size ], [ %place, %address ],
+    [ %value, %bounded ], [ 0, %equal ], [ 0, %unequal ], [ 0, %less ], [ 0, %not_less ]
+  %value.at = getelementptr i64, ptr %values, i64 %n
+  store i64 %stored, ptr %value.at
+  %n.next = add i64 %n, 1
+  br label %each
+
+unfit:
+  %next.at = getelementptr %Plan, ptr %plan, i32 0, i32 0
+  %next = load ptr, ptr %next.at
+  br label %try
+
+yes:
+  %entry.at = getelementptr %Plan, ptr %plan, i32 0, i32 3
+  %begins = load i64, ptr %entry.at
+  %found = getelementptr i64, ptr %values, i64 %begins
+  ret ptr %found
+
+no:
   ret ptr null
 }
 

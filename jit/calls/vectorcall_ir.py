@@ -5,8 +5,8 @@ describe their tables, whose fields have names here.
 """
 
 import re
-from collections.abc import Sequence
 
+from ...dialect.ir.deferred_size_limits import STEPS as SIZE_STEPS
 from ..llvm.ir_files import join_ir, read_ir
 from ..runtime.fp_environment_ir import declarations, in_default_environment, register_of
 
@@ -24,10 +24,12 @@ TABLE = (
     "room",
     "program",
     "only",
-    "slots",
     "workspace",
+    "plans",
+    "values",
 )
 RECORD = ("descriptor", "rank", "sizes", "element")  # of an argument or result, in a table
+STEPS = (*SIZE_STEPS, "address")  # `address` is where the value of an earlier step lies
 SHAPED = ("shape", "bytes")  # of an argument or result, in an entry
 VERSIONED = (
     "positional",
@@ -55,7 +57,6 @@ SOURCES = {
     "call_kernel": ("objects", "kernel_call"),
 }
 BUSY = 64  # bytes before the workspace where a word tells whether it is in use
-FACTOR = 0x9E3779B97F4A7C15  # odd; multiplies the hash of sizes
 
 
 def python_functions() -> list[str]:
@@ -63,14 +64,6 @@ def python_functions() -> list[str]:
     text = "".join(read_ir(f"calls/{name}.ll") for names in SOURCES.values() for name in names)
     found = re.findall(r"^declare \w+ @(Py\w+)\(", text, re.MULTILINE)
     return list(dict.fromkeys(found))
-
-
-def slot(sizes: Sequence[int], shift: int) -> int:
-    """The slot of the entry for these sizes, or the first to probe if it is taken."""
-    mixed = 0
-    for n in sizes:
-        mixed = (mixed + n) * FACTOR % 2**64
-    return mixed >> shift
 
 
 def call_source(entry: str = "call") -> str:

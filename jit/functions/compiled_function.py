@@ -20,6 +20,7 @@ from ...dialect.support.limits import LIMITS, excess
 from ...dialect.support.suggest import did_you_mean
 from ...dialect.types.sizes import Dim, Size, evaluate, product
 from ...dialect.types.tensor_types import Type, as_given
+from ...dialect.types.unify import bind, put, with_sizes
 from ...lowering.processor import Processor, compiling_for
 from ..calls.arguments import (
     has_internal_overlap,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from ...dialect.ir.deferred_size_limits import DeferredChecks
     from ...dialect.kernel_ir.execution_plan import Plan
     from ...lowering.analysis.count_operations import Cost
+
+MOST_CHECKS = 16  # kinds of calls of a function, by how their sizes compare, that are told apart
 
 
 class CompiledFunction:
@@ -114,6 +117,24 @@ class CompiledFunction:
         from ...dialect.ir.find_deferred_checks import find_deferred_checks
 
         return find_deferred_checks(self.computed)
+
+    @cached_property
+    def size_checks(self) -> "list[DeferredChecks]":
+        """The checks by which calls of new sizes do without verification: of all calls, or of such
+        as there were, and of calls with large sizes that differ, unless they have to be equal.
+        """
+        if self.left_open is not None:
+            return [self.left_open]
+        from ...dialect.ir.find_deferred_checks import checks_as_in
+        from ...lowering.analysis.equal_sizes import equal_sizes
+
+        types = self.computed.argument_types
+        atoms = bind(types, types)
+        equal = equal_sizes(self.computed)
+        known = {atom: 16 * n for n, atom in enumerate(atoms, 4)}  # halved without a rest, too
+        sizes = {atom: evaluate(put(Size.of_atom(atom), equal), known) for atom in atoms}
+        found = checks_as_in(self.module, self.computed, [with_sizes(t, sizes) for t in types])
+        return [] if found is None else [found]
 
     def __repr__(self) -> str:
         types = ", ".join(map(str, self.head.argument_types))
@@ -281,15 +302,25 @@ class CompiledFunction:
             ]
             if len(self._types) > 1000:
                 self._types.clear()
-            if (
-                known := None if self.left_open is None else self.left_open.result_types(given)
-            ) is None:
-                from ...dialect.ir.verify import instantiate
-
-                types = instantiate(self.module, self.computed, given)
-                known = [types.get(r) or r.known_type for r in self.computed.results]
-            self._types[key] = known
+            found = (checks.result_types(given) for checks in self.size_checks)
+            known = next((types for types in found if types is not None), None)
+            self._types[key] = self._verified(given) if known is None else known
         return self._types[key]
+
+    def _verified(self, given: Sequence[Type]) -> list[Type]:
+        """The result types for these argument types, by verifying the program, and the checks by
+        which later calls do without.
+        """
+        from ...dialect.ir.find_deferred_checks import checks_as_in
+        from ...dialect.ir.verify import instantiate
+
+        types = instantiate(self.module, self.computed, given)
+        results = [types.get(r) or r.known_type for r in self.computed.results]
+        if self.left_open is None and len(self.size_checks) < MOST_CHECKS:
+            found = checks_as_in(self.module, self.computed, given)
+            if found is not None and found.result_types(given) == results:
+                self.size_checks.append(found)
+        return results
 
     @DefaultFpEnvironment()
     def lower(self, stage: Stage = "loops") -> str:

@@ -7,16 +7,17 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ...dialect.ir.deferred_size_limits import LARGEST
 from ...dialect.ir.function import Function
 from ...dialect.ir.module import Module
-from ...dialect.types.sizes import Size, evaluate
+from ...dialect.types.sizes import Size, evaluate, product
 from ...lowering.processor import Processor, compiling_for
 from ..cache import disk_cache
 from ..cache.keys import name_of
@@ -32,6 +33,7 @@ from . import cache_entry
 from .compiled_function import CompiledFunction
 
 if TYPE_CHECKING:
+    from ...dialect.ir.deferred_size_limits import DeferredChecks, SizeSteps
     from ...dialect.kernel_ir.execution_plan import Plan
     from ...dialect.kernel_ir.loops import Kernel
     from .cache_entry import Compiled
@@ -210,6 +212,8 @@ class NativeFunction(CompiledFunction):
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
         if self._is_direct:
             self.table = self._table()
+            if not self.is_static:
+                self._plan(self.table)
         self._way = DispatchEntry(slow, self.table)
         self._way.serve(self)
 
@@ -224,7 +228,9 @@ class NativeFunction(CompiledFunction):
             assert isinstance(made.workspace, int)
             shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]
             if made.workspace < LARGEST_KEPT and self._memory(types[1], []) <= self.limits.memory:
-                table.know((), shapes, made.workspace, made.release)
+                table.know(shapes, made.workspace, made.release)
+        elif isinstance(made.workspace, Size) or 0 < made.workspace < LARGEST_KEPT:
+            table.make_room(LARGEST_KEPT)  # the system gives pages as they are used
         return table
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
@@ -244,16 +250,31 @@ class NativeFunction(CompiledFunction):
                 self._scratch.memory = memory
         self.report(status, self._made.requirements)
         if self.table is not None and not self.is_static:
-            self._know(sizes, [*arrays, *outputs])
+            self._plan(self.table)
 
-    def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
-        """Later calls with sizes that were checked in this one are direct."""
-        workspace = evaluate(self._made.workspace, sizes)
-        moved = workspace + sum(a.nbytes for a in (*arrays, *self._made.constants))
-        if self.table is not None and workspace < LARGEST_KEPT:
-            shapes = [a.shape for a in arrays]
-            release = moved > WORTH_RELEASING // 10
-            self.table.know(tuple(sizes.values()), shapes, workspace, release)
+    def _plan(self, table: CallTable) -> None:
+        """Let calls of new sizes that pass the checks known by now be direct."""
+        if table.planned != len(self.size_checks):
+            table.plan([self._plan_of(checks) for checks in self.size_checks])
+
+    def _plan_of(self, checks: DeferredChecks) -> tuple[SizeSteps, int, list[list[int]]]:
+        """The steps of calls whose sizes pass these checks: those that give whether the GIL is
+        released, and the sizes and bytes of each array.
+        """
+        steps = checks.steps(self._atoms)
+        types = (*checks.arguments, *checks.results)
+        workspace = self._made.workspace
+        counts = [product(t.array_shape) * t.element.bytes for t in types]
+        needed = sum(counts[len(checks.arguments) :], workspace)
+        moved = sum(counts, workspace + sum(c.nbytes for c in self._made.constants))
+        steps.add("<", steps.of(workspace), steps.of(LARGEST_KEPT))
+        steps.add("<", steps.of(needed), steps.of(min(self.limits.memory + 1, LARGEST)))
+        release = steps.of(moved // (WORTH_RELEASING // 10 + 1))
+        arrays = [
+            [*map(steps.of, (*t.array_shape, count))]
+            for t, count in zip(types, counts, strict=True)
+        ]
+        return steps, release, arrays
 
     def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
         """The table that the entry takes: arguments and results, then the constants."""

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from child_process import run_script
-from cvm.jit.calls.dispatch_table import MOST
 
 import cvm
 
@@ -210,10 +209,3 @@ def test_libraries_that_are_dropped_are_freed():
     assert (
         float(run_script(LINKED)) < 2
     )  # KB each; LLVM keeps some of each library as long as their linker
-
-
-def test_few_sizes_of_a_function_are_kept():
-    f = cvm.compile("func @main(%x: tensor<?xi32>) { %y = cvm.negative %x return %y }")
-    for n in range(MOST + 50):
-        assert f(np.full(n, 3, np.int32)).sum() == -3 * n
-    assert 50 <= len(f.table.entries) <= MOST

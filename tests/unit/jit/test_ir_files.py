@@ -6,6 +6,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
+from cvm.dialect.ir.deferred_size_limits import LARGEST
 from cvm.jit.calls import kernel_table, pytree_form, vectorcall_ir as layout
 from cvm.jit.llvm.ir_files import definitions, join_ir, read_ir
 from cvm.jit.llvm.native_code import Library
@@ -131,7 +132,11 @@ def test_numbers_are_those_of_python():
     usual = layout.CONTIGUOUS | layout.ALIGNED
     for number in (usual, usual | layout.WRITEABLE):
         assert text.count(f"i32 u0x{number:X}\n") == 1
-    assert text.count(f"u0x{layout.FACTOR:X} ") == text.count(f"i64 {-layout.BUSY}\n") == 1
+    assert text.count(f"i64 {-layout.BUSY}\n") == text.count(f" {LARGEST}  ; LARGEST") == 1
+    jumps = re.findall(r"^    i64 (\d+), label %(\w+)$", text, re.MULTILINE)
+    labels = "store size sum product quotient most least equal unequal less not_less address"
+    assert jumps == [(str(n), label) for n, label in enumerate(labels.split()[:-1])]
+    assert len(layout.STEPS) == len(labels.split())
     of_kernels = read_ir("calls/kernel_call.ll")
     assert of_kernels.count("  ; LARGEST") == of_kernels.count(f" {kernel_table.LARGEST}  ; L") == 3
     assert of_kernels.count(f" {2 * kernel_table.LARGEST}\n") == 1
