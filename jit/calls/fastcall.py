@@ -2,9 +2,9 @@
 program.
 
 It serves what is usual: NumPy arrays of exactly the declared types and shapes, contiguous and
-aligned, `out` given or not; where sizes are unknown, any that compare as some before. Whatever else it is
-given goes to the slow entry in Python, which accepts more and explains what it does not accept. So
-every check is still made, and nothing is reported from here.
+aligned, `out` given or not; where sizes are unknown, any that compare as some before. Whatever else
+it is given goes to the slow entry in Python, which accepts more and explains what it does not
+accept. So every check is still made, and nothing is reported from here.
 
 One piece of code serves all programs: an object that is called has a table of what its program
 takes (`table`). The code knows CPython's and NumPy's object layouts; `usable` looks whether they
