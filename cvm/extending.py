@@ -5,7 +5,7 @@ A name listed here keeps its meaning while API_VERSION stays; nothing else is pr
 (docs/extending.md).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType, SimpleNamespace
@@ -150,6 +150,7 @@ __all__ = [
     "effect",
     "element_type",
     "indices",
+    "intrinsic",
     "lower",
     "lowering",
     "map_expressions",
@@ -340,6 +341,37 @@ def register_strategy(
 
 def _array(tensor: Tensor) -> TensorType:
     return TensorType(tensor.shape, tensor.element)
+
+
+def intrinsic(
+    meaning: str,
+    *,
+    llvm: str | None = None,
+    library: str | None = None,
+    requires: Sequence[str] = (),
+) -> None:
+    """Declare code for a nest of loops, which the step `replace` of schedules puts in its place,
+    and which kernels name by `for %i in 0..8 intrinsic NAME`.
+
+    Args:
+        meaning: A kernel, in the form of `cvm lower --to loops`, of one nest of serial loops. It
+            may read its results, too. Sizes are numbers or names.
+        llvm: The code, as LLVM IR: a function without a result, whose name does not matter. Its
+            parameters are a pointer to the first element of each parameter of the kernel, for
+            those of two axes or more the distances between neighbors along all axes but the last,
+            in elements, as i64, and the sizes in the order of their names.
+        library: Or the path of a library of C, with a function of the kernel's name and these
+            parameters. `cvm build` refuses it.
+        requires: LLVM's names of the features of processors that have the instructions; on others
+            the nest runs.
+
+    The last axis of a parameter lies side by side in memory. Before its first use, the code is
+    compared with the nest on random data, bit for bit, in a process of its own. Code that is
+    compiled from then on is not kept on disk. Raises Error if the declaration is not one of these.
+    """
+    from cvm.kernels.intrinsics import declare as declared
+
+    declared(meaning, llvm, library, requires, tested=True)
 
 
 def register_importer(

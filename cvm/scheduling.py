@@ -243,6 +243,12 @@ class Schedule:
         """
         return self._step("stage", array=array, at=at)
 
+    def replace(self, loop: str, by: str) -> Self:
+        """Run a nest by the code of an intrinsic (`cvm.extending.intrinsic`), whose nest is the
+        same.
+        """
+        return self._step("replace", loop=loop, by=by)
+
     def apply(self, text: str, filename: str = "<schedule>") -> Self:
         """Add the steps of a text, one a line; `//` begins a comment.
 

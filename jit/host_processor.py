@@ -3,6 +3,7 @@ names.
 """
 
 import platform
+from collections.abc import Set
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from ..dialect.support.diagnostics import TargetError
-from ..lowering.processor import LEVELS, NAMED, Processor, named, with_features
+from ..lowering.processor import LEVELS, NAMED, Processor, named, processor, with_features
 
 # bytes: a virtual machine may report the caches of all its socket, most of which others use, or
 # none
@@ -41,6 +42,13 @@ PLAINEST = {  # processors, by the architecture of a triple
 def host_features() -> frozenset[str]:
     """LLVM's names of what this machine's processor has."""
     return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+
+
+def features_at_hand() -> Set[str]:
+    """LLVM's names of what the processor that is compiled for has."""
+    return (
+        {*LEVELS[own.cpu], *own.features} if (own := processor()).cpu in LEVELS else host_features()
+    )
 
 
 def host_name() -> str:

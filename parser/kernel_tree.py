@@ -124,9 +124,10 @@ class BlockNode(NamedTuple):
 
 
 class KindNode(NamedTuple):
-    """`vector 8 overlap 2`."""
+    """`vector 8 overlap 2`, or `intrinsic` and its name."""
 
     kind: Token
+    by: Token | None
     width: Token | None
     overlap: Token | None
 

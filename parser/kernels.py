@@ -417,17 +417,17 @@ class KernelReader:
             first = ex.ZERO  # passes compare the start with it
         bound = index_extent(last) if node.extent is None else self.size(node.extent)
         index = self.name(ex.Index(node.variable.name, bound))
-        kind, width, overlap = self.kind(node.kind)
+        kind = self.kind(node.kind)
         known = last.value if isinstance(last, ex.Const) else getattr(last, "size", None)
         whole = node.extent is None and known is not None and same_size(known, bound)
         end = None if whole else last
-        return ir.For(index, self.block(node.body), first, end, kind, width, overlap)
+        return ir.For(index, self.block(node.body), first, end, *kind)
 
-    def kind(self, node: tree.KindNode | None) -> tuple[ir.LoopKind, int, int]:
-        """The kind of a loop, its width and its overlap."""
+    def kind(self, node: tree.KindNode | None) -> tuple[ir.LoopKind, int, int, str]:
+        """The kind of a loop, its width and its overlap, and the intrinsic that it is."""
         if node is None:
-            return "serial", 1, 0
-        word, width, overlap = node
+            return "serial", 1, 0, ""
+        word, by, width, overlap = node
         kind = _one_of(KINDS, word.text)
         if kind is None:
             raise self.mistake(
@@ -438,9 +438,13 @@ class KernelReader:
         if width is None and kind == "vector":
             raise self.mistake("a vector loop has a width, as in vector 8", word)
         if width is not None and kind != "vector":
-            raise self.mistake(f"a {kind} loop has no width", width)
+            raise self.mistake(f"{kind} loops have no width", width)
+        if (by is None) is (kind == "intrinsic"):
+            named = "an intrinsic loop names the intrinsic, as in intrinsic dot4"
+            raise self.mistake(named if by is None else f"{kind} loops have no name", by or word)
         steps = 1 if width is None else int(width.text)
-        return kind, steps, 0 if overlap is None else int(overlap.text)
+        shared = 0 if overlap is None else int(overlap.text)
+        return kind, steps, shared, "" if by is None else by.text
 
     def buffer_named(self, name: Token, use: str) -> ex.Tensor:
         if not isinstance(tensor := self.known(self.names, name, "buffer"), ex.Tensor):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cvm
+from cvm.dialect.ir.module import Module
 from cvm.dialect.support.files import write_file
 from cvm.dialect.types.sizes import Size
 from cvm.importers.exactness import require
@@ -21,7 +22,6 @@ from cvm.terminal.read_program import check_size_names, parsed_sizes
 from cvm.terminal.usage import Usage, named_processor
 
 if TYPE_CHECKING:
-    from cvm.dialect.ir.module import Module
     from cvm.jit.aot.interfaces import Interface
 
 SHARED = (".so", ".dylib")
@@ -51,6 +51,8 @@ def build(options: Namespace) -> int:
                 f"--header is a file for C, .h, for C++, .hpp, or for Rust, .rs; got {header}"
             )
     module = load(options.program)
+    if not isinstance(module, Module):
+        raise Usage(f"cvm build takes programs of functions, and {options.program} is kernels")
     entries = options.entry or [find(module, "main").name]
     if options.require_exact:
         require(module, options.require_exact)
@@ -75,7 +77,7 @@ def build(options: Namespace) -> int:
 
 
 def _compiled(
-    module: "Module",
+    module: Module,
     entries: list[str],
     prefix: str,
     sizes: dict[str, int],

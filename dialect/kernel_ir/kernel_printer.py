@@ -373,6 +373,7 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
 def _range(s: For, names: Names) -> str:
     """The range of a loop; the index's extent is printed if it differs from the end."""
     how = "" if s.kind == "serial" else f" {s.kind}" + (f" {s.width}" if s.kind == "vector" else "")
+    how += f" {s.by}" if s.kind == "intrinsic" else ""
     how += f" overlap {s.overlap}" if s.overlap else ""
     start, end = (expression_text(e, names, I64) for e in (s.start, s.end))
     whole = isinstance(s.end, (ex.Const, ex.Extent)) and end == size_text(s.index.extent, names)

@@ -2,7 +2,8 @@
 
     kernel    Kernel(name, parameters, body)        reads and writes parameters, results last
     loop      For(index, body, start, stop, kind)   kind: serial, parallel, unrolled, vector (of
-                                                    `width`); block, thread, matrix (of a GPU)
+                                                    `width`); block, thread, matrix (of a GPU);
+                                                    intrinsic (`by` the code of its name)
     branch    If(condition, then, otherwise)
     name      Let(var, value)                       a variable for the rest of the block
     memory    Alloc(tensor)                         a buffer for the rest of the block
@@ -50,7 +51,7 @@ from .traverse import rewrite, substitute, walk
 MAX_STEPS = 1 << 40
 UNBOUNDED = (1 << 63) - 1  # the extent of an index whose loop ends where data says
 LoopKind: TypeAlias = Literal[
-    "serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"
+    "serial", "parallel", "vector", "unrolled", "block", "thread", "matrix", "intrinsic"
 ]
 
 
@@ -60,9 +61,10 @@ class For:
 
     `vector` loops run `width` iterations at once; stop - start is a multiple of it, or the
     remainder runs one by one. `unrolled` loops have constant bounds. A `matrix` loop is executed by
-    the threads of a warp together (`lowering.gpu.mma`). The first and last `overlap` iterations of
-    a vector loop are also written by other loops, except at the ends of the index's extent: code
-    may skip those before the first whole cache line, and as many at the end.
+    the threads of a warp together (`lowering.gpu.mma`), an `intrinsic` loop `by` declared code
+    (`lowering.analysis.intrinsics`). The first and last `overlap` iterations of a vector loop are
+    also written by other loops, except at the ends of the index's extent: code may skip those
+    before the first whole cache line, and as many at the end.
     """
 
     index: Index
@@ -72,6 +74,7 @@ class For:
     kind: LoopKind = "serial"
     width: int = 1
     overlap: int = 0
+    by: str = ""
 
     @property
     def end(self) -> Expr:

@@ -22,10 +22,12 @@ from ...dialect.ir.module import Module
 from ...dialect.ir.overwritten_arguments import contents_after
 from ...dialect.ir.verify import instantiated
 from ...dialect.kernel_ir.execution_plan import Plan
+from ...dialect.kernel_ir.loops import For, statements
 from ...dialect.support.compilation_context import compiling
 from ...dialect.support.diagnostics import Diagnostic, Note, Span, TargetError
 from ...dialect.types.sizes import Dim, Size
 from ...dialect.types.unify import with_sizes
+from ...lowering.analysis.intrinsics import INTRINSICS
 from ...lowering.pipeline import lower
 from ...lowering.processor import Processor, compiling_for, freestanding, processor
 from ...lowering.storage.place_buffers import ALIGNMENT
@@ -134,6 +136,10 @@ def _version(
         module, function = prepared(module, name)
         functions.append(function)
         plans.append(lower(module, function, optimize=options.optimize, checks=options.sanitize))
+    for s in (s for p in plans for k in p.all_kernels for s in statements(k.body)):
+        known = INTRINSICS.get(s.by) if isinstance(s, For) else None
+        if known is not None and not known.portable:
+            raise TargetError(f"the intrinsic {known.kernel.name} is of a library of C, not IR")
     text = emit_plans(*plans, optimize=options.optimize > 0, linkage="internal ")
     parts = enumerate(zip(functions, plans, symbols[:-1], strict=True))
     wrappers = [

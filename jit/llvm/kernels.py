@@ -21,6 +21,7 @@ from ...lowering.loops.nontemporal_stores import leading_store
 from ...lowering.loops.outline import outlined
 from ...lowering.loops.parallelize import MOVED, adjoining, grain
 from ...lowering.storage.place_buffers import ALIGNMENT
+from ..host_processor import features_at_hand
 from . import ir_builder as ll
 from .addresses import Addresses, Scope
 from .emit_nontemporal_stores import NontemporalStores
@@ -321,8 +322,8 @@ class KernelEmitter:
             case ir.Let(var, value):
                 self.scope.values[var] = self.values.value(value)
                 self.values.lets[var] = value
-            case ir.For(kind="unrolled"):
-                self.unrolled(s)
+            case ir.For(kind="unrolled" | "intrinsic" as kind):
+                (self.unrolled if kind == "unrolled" else self.intrinsic)(s)
             case ir.For(kind="parallel") if self.is_handed_out(s):
                 self.handed_out(s)
             case ir.For():
@@ -381,6 +382,26 @@ class KernelEmitter:
 
     def prefetch(self, tensor: Tensor, at: tuple[Expr, ...], further: int = 0) -> None:
         self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at), ll.index(further))
+
+    def intrinsic(self, s: ir.For) -> None:
+        """A nest by declared code, where the processor runs it and no lanes are around it."""
+        from ...lowering.analysis.intrinsics import match_intrinsic
+
+        found = match_intrinsic(s) if self.scope.lane is None else None
+        if found is None or not found.intrinsic.requires <= {*features_at_hand()}:
+            self.loop(s)
+            return
+        places = found.places
+        if any(self.scope.widths.get(t, 1) > 1 for t, _ in places):
+            self.loop(s)
+            return
+        found.intrinsic.verify()
+        operands = [self.addresses.pointer(t, at) for t, at in places]
+        operands += map(self.addresses.address, found.numbers)
+        code = ll.Declaration(ll.VOID, f"intrinsic.{s.by}", tuple(o.type for o in operands))
+        self.b.declarations.add(code)
+        self.b.do(ll.call(code, *operands))
+        self.scope.drop_stale()
 
     def handed_out(self, s: ir.For) -> None:
         """A parallel loop whose iterations the pool runs, as a function of their own; an error of

@@ -14,10 +14,10 @@ import llvmlite.binding as llvm
 
 from ...dialect.support.compilation_context import check_time
 from ...dialect.support.diagnostics import TargetError
-from ...lowering.processor import LEVELS, normalized, processor
+from ...lowering.processor import normalized, processor
 from ..cache import disk_cache
 from ..cache.keys import environment
-from ..host_processor import host_features
+from ..host_processor import features_at_hand
 from . import float_functions, integer_powers, lookup_tables, select_to_table, target_intrinsics
 from .ir_builder import Declaration, Module
 from .llvm_context import options_set, target_machine, toolchain
@@ -26,14 +26,25 @@ if TYPE_CHECKING:
     from ..options import CompileOptions
     from .emit import Text
 
+
 # by the part of a name before the dot; each gives a definition, and adds what this calls or reads
 # to a set of lines
+def _intrinsic(declared: Declaration, features: Collection[str], called: set[str]) -> str:
+    """The code of an intrinsic that a package declares, and what it calls."""
+    from ...lowering.analysis.intrinsics import INTRINSICS
+
+    found = INTRINSICS[declared.name.partition(".")[2]]
+    called.update(found.calls)
+    return found.code
+
+
 DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] = {
     **dict.fromkeys(target_intrinsics.NAMES, target_intrinsics.define),
     **dict.fromkeys(lookup_tables.NAMES, lookup_tables.define),
     select_to_table.NAME: select_to_table.define,
     integer_powers.NAME: integer_powers.define,
     **dict.fromkeys(float_functions.NAMES, float_functions.define),
+    "intrinsic": _intrinsic,
 }
 LIBRARIES_PER_LINKER = 256  # libraries of one linker, at most; tuned by hand (Zen 4, Zen 5)
 POINTERS_OF_4_BYTES = ("thumb", "wasm32", "riscv32")
@@ -67,12 +78,9 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
     """
     if isinstance(module, str):
         return module
-    lines: list[str] = []
-    called: set[str] = set()
+    lines, called = list[str](), set[str]()
     definitions = module.definitions
-    if features is None:
-        own = processor()
-        features = {*LEVELS[own.cpu], *own.features} if own.cpu in LEVELS else host_features()
+    features = features_at_hand() if features is None else features
     for declared in module.declarations:
         line = str(declared)
         has_it = "fma" in features and declared.name.startswith("llvm.")  # as all of x86 with FMA

@@ -16,6 +16,7 @@ from ...dialect.kernel_ir import expressions as ex, loops as ir
 from ...dialect.kernel_ir.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.kernel_ir.kernel_printer import statement_text
 from ...dialect.kernel_ir.traverse import walk
+from ...dialect.support.suggest import did_you_mean
 from ...dialect.types.linear_form import Key
 from ...dialect.types.sizes import Dim
 from ...dialect.types.tensor_types import I1, I64
@@ -241,6 +242,8 @@ class _Checker:
             self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
             if self.strict or s.kind in ("vector", "parallel"):
                 self.independent(s)  # the emulator finds races of cvm's own GPU kernels
+        if s.kind == "intrinsic" and self.strict:
+            self.intrinsic(s)
         self.hold(s.overlap == 0 or s.kind == "vector", f"a {s.kind} loop that overlaps others")
         if s.kind == "vector":
             self.hold(s.width > 1, f"{s.width} lanes")
@@ -251,6 +254,16 @@ class _Checker:
             self.hold(whole, f"the extent is not known to be a multiple of {s.width}")
             scope = copy(scope, lane=s.index)
         self.block(s.body, scope)
+
+    def intrinsic(self, s: ir.For) -> None:
+        from .intrinsics import INTRINSICS, Differs, Match
+
+        near = did_you_mean(s.by, INTRINSICS)
+        self.hold(s.by in INTRINSICS, f"there is no intrinsic {s.by}{near}")
+        try:
+            Match(s.by, s)
+        except Differs as e:
+            self.hold(False, str(e))
 
     def range(self, s: ir.For, scope: Scope) -> None:
         """Check that a loop that runs at all begins at 0 or above, and ends within the index's

@@ -1,15 +1,22 @@
-"""Steps that run iterations at once: vectorize, parallelize.
+"""Steps that run iterations at once, vectorize and parallelize, or by declared code, replace.
 
     vectorize{loop=i by=8}
     for i in 0..n { A(i) }
     =>  for i in 0..n // 8 * 8 vector 8 { A(i) }; for i in n // 8 * 8..n { A(i) }
 
-Legal where no iteration depends on another, which the verifier of kernels proves.
+    replace{loop=i by=dot4}
+    for i in 0..4 { A(i) }  =>  for i in 0..4 intrinsic dot4 { A(i) }
+
+Legal where no iteration depends on another, which the verifier of kernels proves; an intrinsic
+takes a nest that is its own, statement by statement.
 """
 
 from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.expressions import ZERO
+from ...dialect.support.diagnostics import Error
+from ...dialect.support.suggest import did_you_mean
 from ..analysis.accesses import allocated
+from ..analysis.intrinsics import INTRINSICS, Differs, Match
 from .find_loops import put, serial_loop
 from .restructure import part_of, whole_parts
 from .steps import Refused, step
@@ -49,3 +56,17 @@ def parallelize(kernel: ir.Kernel, loop: str) -> ir.Kernel:
     if s.start is not ZERO or s.stop is not None:
         raise Refused(f"parallelize: the loop {loop} does not run from 0 to a size")
     return put(kernel, s, (ir.replace(s, kind="parallel"),))
+
+
+@step
+def replace(kernel: ir.Kernel, loop: str, by: str) -> ir.Kernel:
+    """Run a nest by the code of an intrinsic that a package declares."""
+    s = serial_loop(kernel, loop)
+    if by not in INTRINSICS:
+        raise Refused(f"replace: there is no intrinsic {by}{did_you_mean(by, INTRINSICS)}")
+    try:
+        Match(by, s)
+        INTRINSICS[by].verify()
+    except (Differs, Error) as e:
+        raise Refused(f"replace: {e}") from None
+    return put(kernel, s, (ir.replace(s, kind="intrinsic", by=by),))

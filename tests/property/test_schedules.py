@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor
+from cvm.lowering.analysis.intrinsics import INTRINSICS
 from cvm.lowering.scheduling.find_loops import loops_by_name
 from cvm.lowering.scheduling.steps import STEPS
 from tiers import everything
@@ -338,10 +339,14 @@ def test_the_command_line_takes_steps(tmp_path: Any, capsys: pytest.CaptureFixtu
     assert "reproducer" not in capsys.readouterr().err
 
 
-def test_the_page_of_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_schedules(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cvm.kernels.intrinsics.PLACED", [])
     page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text("utf-8")
     for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         exec(compile(block, "schedules.md", "exec"), {})
+    INTRINSICS.clear()
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "distribute{loop=j}" and len(said) == 4
     steps = re.findall(r"^\| `(\w+)\{", page, re.MULTILINE)

@@ -30,7 +30,7 @@ kernel @b(%t: tensor<4xi32>) -> (%y: tensor<4xi32>) {
 }
 """
 GOOD = GOOD.replace(" vector 4", "")
-KINDS = "serial, parallel, vector, unrolled, block, thread, matrix"
+KINDS = "serial, parallel, vector, unrolled, block, thread, matrix, intrinsic"
 
 
 def mistakes(text: str) -> list[str]:
@@ -55,7 +55,7 @@ def mistakes(text: str) -> list[str]:
         (
             "0..4 {\n    if",
             "0..4 parallel 4 {\n    if",
-            "3:27 parse.kernel: a parallel loop has no width",
+            "3:27 parse.kernel: parallel loops have no width",
         ),
         (
             "    }\n  }\n}\n\n",
