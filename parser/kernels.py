@@ -504,9 +504,13 @@ class KernelReader:
             return None
         text = sign + token.text
         try:
-            return ex.Const(float(text) if type.kind == "float" else int(text), type)
+            value = float(text) if type.kind == "float" else int(text)
         except ValueError:
-            raise self.mistake(f"expected a literal of type {type}, got {text}", token) from None
+            value = None
+        fits = not type.is_discrete or value is None or type.limits[0] <= value <= type.limits[1]
+        if value is None or not fits:
+            raise self.mistake(f"expected a literal of type {type}, got {text}", token)
+        return ex.Const(value, type)
 
     def access(self, node: tree.AccessNode) -> ex.Expr:
         named = self.known(self.names, node.name, "value")

@@ -28,7 +28,7 @@ from .blocks import FAULT, one_bit
 from .calls import Inlined
 from .definitions import UNDEFINED, Definitions, arguments
 from .hoist_tests import LoopValues, hoisted
-from .numbers import BOOL, INT, Number, NumberType, common, of_python
+from .numbers import BOOL, INT, MOST_BITS, Number, NumberType, common, exact, of_python
 from .source import CompiledFunction, FunctionSource
 
 STATEMENTS = "for, while, if, break, continue, assignments, assert, raise and return"
@@ -662,13 +662,13 @@ class Builder(ArrayExpressions):
             )
         index = ex.Index(f"{name}.n", ir.UNBOUNDED)
         if isinstance(step, int):
-            size = ex.constant(abs(step), I64)
             low, high = (first, last) if step > 0 else (last, first)
-            exact = self.is_exact(low) and self.is_exact(high)
+            small = abs(step) < ir.MAX_STEPS
+            exact = small and self.is_exact(low) and self.is_exact(high)
             if exact:
-                count: ex.Expr = ex.maximum(0, (high - low + (abs(step) - 1)) // size)
+                count: ex.Expr = ex.maximum(0, (high - low + (abs(step) - 1)) // abs(step))
             else:
-                count = self.distance(low, high, ex.cast(size, UI64))
+                count = self.distance(low, high, ex.constant(abs(step), UI64), s.iter)
             value = first + index * step
             target = (first, last - 1) if step > 0 else (last + 1, first)
             facts = [affine(index)]
@@ -677,16 +677,13 @@ class Builder(ArrayExpressions):
                 facts += (
                     ends if step > 0 else [ends[0] * -1, (affine(value) - affine(last)).plus(-1)]
                 )
-            elif isinstance(first, (ex.Const, ex.Var, ex.Index)) and isinstance(
-                last, (ex.Const, ex.Var, ex.Index)
-            ):
-                exact = False
         else:
             by = self.let(step.expr)
             self.fail_if(by.eq(0), "ValueError", "the step of a range is not zero", s.iter)
             up = by > 0
             size = ex.cast(ex.select(up, by, -by), UI64)
-            count = self.distance(ex.select(up, first, last), ex.select(up, last, first), size)
+            low, high = ex.select(up, first, last), ex.select(up, last, first)
+            count = self.distance(low, high, size, s.iter)
             value, facts = first + index * by, [affine(index)]
             target = ex.select(up, first, last + 1), ex.select(up, last - 1, first)
         count = self.let(count)
@@ -706,11 +703,15 @@ class Builder(ArrayExpressions):
             ((ex.ZERO, count - 1), target),
         )
 
-    def distance(self, low: ex.Expr, high: ex.Expr, step: ex.Expr) -> ex.Expr:
+    def distance(self, low: ex.Expr, high: ex.Expr, step: ex.Expr, node: ast.AST) -> ex.Expr:
         """The steps from low to below high, where their difference may exceed an i64."""
         low, high = self.let(low), self.let(high)
         gap = ex.cast(high, UI64) - ex.cast(low, UI64) - ex.constant(1, UI64)
-        return ex.select(low < high, ex.cast(gap // step, I64) + 1, 0)
+        steps = self.let(ex.cast(gap // step, I64) + 1)
+        if not isinstance(step, ex.Const) or step.value < 3:
+            too_many = (low < high) & (steps <= 0)
+            self.fail_if(too_many, "OverflowError", "too many iterations of range", node)
+        return ex.select(low < high, steps, 0)
 
     def while_loop(self, s: ast.While) -> bool:
         flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
@@ -910,7 +911,19 @@ class Builder(ArrayExpressions):
             for v in given
         ]
 
+    def folded(self, node: ast.BinOp | ast.UnaryOp) -> object | None:
+        """The number of an expression of integer literals, which Python's compiler folds."""
+        try:
+            found = exact(node)
+        except OverflowError:
+            found = 1 << MOST_BITS
+        return (
+            None if found is None else self._constant(ast.copy_location(ast.Constant(found), node))
+        )
+
     def _binop(self, node: ast.BinOp) -> Any:
+        if (number := self.folded(node)) is not None:
+            return number
         a, b = self.operands(self.value(node.left), self.value(node.right))
         if isinstance(node.op, ast.MatMult):
             return self.matrix_product(a, b, node)
@@ -939,6 +952,8 @@ class Builder(ArrayExpressions):
         return self.elementwise(operation, values, node)
 
     def _unaryop(self, node: ast.UnaryOp) -> Any:
+        if (number := self.folded(node)) is not None:
+            return number
         (value,) = self.operands(self.value(node.operand))
         if isinstance(node.op, ast.Not):
             value = self.number_of(value, node.operand)

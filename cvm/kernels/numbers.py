@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -328,6 +329,44 @@ class Arithmetic(Blocks):
         )
         return Number(ex.apply(name, x, y), weak)
 
+
+def exact(node: ast.AST) -> int | None:
+    """The value of an expression of integer literals, if it is one; OverflowError far beyond 64
+    bits.
+    """
+    match node:
+        case ast.Constant(int(value)) if not isinstance(value, bool):
+            return value
+        case ast.UnaryOp(op, x):
+            parts = [exact(x)]
+        case ast.BinOp(x, op, y):
+            parts = [exact(x), exact(y)]
+        case _:
+            return None
+    if type(op) not in _EXACT or any(v is None for v in parts):
+        return None
+    if isinstance(op, (ast.Pow, ast.LShift)):
+        if parts[1] < 0:
+            return None
+        if parts[1] > MOST_BITS:
+            raise OverflowError
+    value = _EXACT[type(op)](*parts)
+    if value.bit_length() > MOST_BITS:
+        raise OverflowError
+    return value
+
+
+_EXACT: dict[type[ast.AST], Any] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+}
+MOST_BITS = 1024  # of what is computed of literals; results have 64
 
 _COMPARISONS = {"Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt", "GtE": "ge"}
 _PLAIN = {

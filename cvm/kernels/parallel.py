@@ -246,7 +246,8 @@ def _blocks(
 ) -> tuple[ex.Expr, ex.Expr]:
     """The iterations of a block, and the number of blocks."""
     count = ex.maximum(0, whole.end - whole.start)
-    exact = b.is_exact(count)
+    if not (exact := b.is_exact(count)):
+        count = ex.select(whole.start < whole.end, whole.end - whole.start, 0)
     count = named(b, count, "iterations")
     if not exact:
         too_many = count > ir.MAX_STEPS

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any, NoReturn
 
 import numpy as np
@@ -181,7 +182,11 @@ class Tracer:
         if said := masked(given):
             fail(f"expected an array of values, got {said}", span)
         if isinstance(given, (np.generic, np.ndarray, list, tuple)):
-            return self.constant(np.asarray(given), span).value
+            try:
+                array = np.asarray(given)
+            except ValueError as e:  # of lists of different lengths
+                fail(f"expected an array or a number, got a {type(given).__name__}: {e}", span)
+            return self.constant(array, span).value
         fail(f"expected an array or a number, got {type(given).__name__}", span)
 
     def finish(self, results: list[Any]) -> Module:
@@ -235,13 +240,29 @@ def tracer_of(operands: Any) -> Tracer | None:
     """The tracer that records what is done with these operands; None where none of them is
     traced.
     """
-    found = next((o.tracer for o in _flat(operands) if isinstance(o, TracedArray)), None)
+    found = next((o.tracer for o in within(operands) if isinstance(o, TracedArray)), None)
     running = running_tracer()
     return running if found is not None and found.contains(running) else found
 
 
-def _flat(operands: Any) -> list[Any]:
-    return [x for o in operands for x in (_flat(o) if isinstance(o, (list, tuple)) else [o])]
+def within(value: Any, opened: bool = False) -> Iterator[Any]:
+    """A value and what it holds, in order, each tuple, list and dictionary once; `opened` goes into
+    data classes, too.
+    """
+    left, entered = [value], dict[int, Any]()  # by id: values made here stay alive
+    while left:
+        yield (found := left.pop())
+        if id(found) in entered:
+            continue
+        if isinstance(found, dict):
+            left += reversed(found.values())
+        elif isinstance(found, (tuple, list)):
+            left += reversed(found)
+        elif opened and hasattr(type(found), "__dataclass_fields__"):
+            left += [getattr(found, f.name) for f in reversed(fields(found))]
+        else:
+            continue
+        entered[id(found)] = found
 
 
 def _bind(

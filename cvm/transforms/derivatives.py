@@ -176,6 +176,7 @@ class _Recorded:
         self.form, results = flatten_results(self.value)
         self.results = [self.node(r).value for r in results]
         self.rules = Rules(self.builder, "cvm.grad", self.builder.span, Module(tracer.functions))
+        self.rules.check_types([*(n.value for n in self.by), *self.results])
 
     def _copy(self, node: Node, given: Any) -> TracedArray:
         found = TracedArray(self.tracer, node.value)

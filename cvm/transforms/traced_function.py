@@ -34,7 +34,7 @@ from cvm.jit.targets import TARGETS
 
 from ..numpy.ufuncs import RULES
 from ..tracing.diagnose import caller
-from ..tracing.trace import PYTHON_NUMBERS, TracedArray, Tracer
+from ..tracing.trace import PYTHON_NUMBERS, TracedArray, Tracer, within
 
 if TYPE_CHECKING:
     from cvm.lowering.analysis.count_operations import Cost
@@ -43,6 +43,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Signature = tuple[Any, ...]
 METHODS = "compiled methods"  # the attribute of an instance that holds them
+MOST_NESTED = 100  # containers in each other, far below Python's limit of 1,000 nested calls
 MANY_SHAPES = 8  # signatures of one structure after which sizes are compiled as unknown
 
 
@@ -223,10 +224,9 @@ class TracedFunction(Generic[P, R]):
             CallError: The arguments do not fit the function's parameters.
         """
         with USER_TRACEBACK:
-            if any(
-                map(_is_traced, (*args, *kwargs.values()))
-            ):  # part of another function that is being traced
-                return self.function(*args, **kwargs)
+            given = (*args, *kwargs.values())
+            if any(isinstance(v, TracedArray) for v in within(given)):
+                return self.function(*args, **kwargs)  # of another function that is being traced
             with DefaultFpEnvironment():
                 structure, arrays, trace = self._prepared(args, kwargs)
             compiled, form = trace.compile(), trace.form
@@ -504,16 +504,6 @@ def _is_direct(called: TracedFunction) -> bool:
     return fastcall.usable() and isinstance(called, fastcall.direct_base())
 
 
-def _is_traced(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(map(_is_traced, value))
-    return (
-        any(map(_is_traced, value.values()))
-        if isinstance(value, dict)
-        else isinstance(value, TracedArray)
-    )
-
-
 def _named(module: str, name: str) -> Any:
     found: Any = importlib.import_module(module)
     for part in name.split("."):
@@ -561,28 +551,41 @@ def static(value: Any, name: str, requirement: str = " is static, so it has to b
     """The structure of an argument that is part of the signature."""
     try:
         hash(value)
-    except TypeError:
+    except (TypeError, RecursionError):
         raise CallError(f"argument {name}{requirement}, got {type(value).__name__}") from None
     return "static", value
 
 
-def flatten(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
-    """The structure of a value; `leaf` gives that of anything but a tuple, list or dictionary, from
-    it and its place.
+def flatten(
+    value: Any, leaf: Callable[[Any, str], Any], name: str = "", around: tuple[Any, ...] = ()
+) -> Any:
+    """The structure of a value, whose place is `name`, inside of the values `around`; `leaf` gives
+    that of anything but a tuple, list or dictionary, from it and its place.
     """
+    if any(value is a for a in around):
+        raise CallError(
+            f"{name} is the {type(value).__name__} that it is in: no argument or result may "
+            "contain itself"
+        )
+    if len(around) > MOST_NESTED:
+        top = name.replace(".", "[").partition("[")[0]
+        raise CallError(f"{top} is nested more than {MOST_NESTED} deep")
+    around = (*around, value)
     if (node := _node_of(value)) is not None:
         names, children, context = node
-        parts = tuple(flatten(v, leaf, f"{name}.{n}") for n, v in zip(names, children, strict=True))
+        parts = tuple(
+            flatten(v, leaf, f"{name}.{n}", around) for n, v in zip(names, children, strict=True)
+        )
         return "node", (type(value), context), names, parts
     match value:
         case tuple() | list():
-            parts = tuple(flatten(v, leaf, f"{name}[{n}]") for n, v in enumerate(value))
+            parts = tuple(flatten(v, leaf, f"{name}[{n}]", around) for n, v in enumerate(value))
             return ("tuple" if isinstance(value, tuple) else "list"), parts
         case dict():
             return (
                 "dict",
                 tuple(value),
-                tuple(flatten(v, leaf, f"{name}[{k!r}]") for k, v in value.items()),
+                tuple(flatten(v, leaf, f"{name}[{k!r}]", around) for k, v in value.items()),
             )
     return leaf(value, name)
 
@@ -639,15 +642,12 @@ def _holds_arrays(value: Any) -> bool:
     """Test whether a data class has to be taken apart; one of numbers alone that can be hashed is
     compiled for.
     """
-    if isinstance(value, (tuple, list)):
-        return any(map(_holds_arrays, value))
-    if isinstance(value, dict):
-        return any(map(_holds_arrays, value.values()))
-    if hasattr(type(value), "__dataclass_fields__"):
-        return type(value).__hash__ is None or any(
-            _holds_arrays(getattr(value, f.name)) for f in fields(value)
-        )
-    return isinstance(value, TracedArray) or hasattr(value, "__dlpack__")
+    return any(
+        isinstance(v, TracedArray)
+        or hasattr(v, "__dlpack__")
+        or (hasattr(type(v), "__dataclass_fields__") and type(v).__hash__ is None)
+        for v in within(value, opened=True)
+    )
 
 
 def _instance(cls: Any, context: Any, names: Sequence[str], parts: list[Any]) -> Any:
@@ -728,7 +728,7 @@ def flatten_results(value: Any) -> tuple[Any, list[Any]]:
         results.append(value)
         return ("array",)
 
-    return flatten(value, leaf), results
+    return flatten(value, leaf, "value"), results
 
 
 def unflatten(structure: Any, leaves: Any) -> Any:

@@ -18,14 +18,21 @@ class Affine(LinearForm[Expr]):
         return Affine({k: v for k, v in self.terms.items() if k != key(atom)}, self.constant)
 
     def expression(self) -> Expr:
-        """The sum as an expression: positive terms first."""
-        parts = sorted(self.terms.values(), key=lambda t: t[1] < 0)
-        first = 0 if parts and parts[0][1] > 0 else self.constant
+        """The sum as an expression: positive terms first. It wraps, as i64 do."""
+        parts = sorted(((a, _wrapped(n)) for a, n in self.terms.values()), key=lambda t: t[1] < 0)
+        first = 0 if parts and parts[0][1] > 0 else _wrapped(self.constant)
         total: Expr = Const(first, I64)
         for atom, factor in parts:
-            total = total + atom * factor if factor > 0 else total - atom * -factor
-        left = self.constant - first
-        return total + left if left >= 0 else total - -left
+            total = total - atom * -factor if -LEAST > -factor > 0 else total + atom * factor
+        left = _wrapped(self.constant - first)
+        return total - -left if -LEAST > -left > 0 else total + left
+
+
+LEAST = -(1 << 63)  # the least i64, whose negative is none
+
+
+def _wrapped(number: int) -> int:
+    return (number - LEAST) % (1 << 64) + LEAST
 
 
 def affine(e: Expr) -> Affine:

@@ -33,6 +33,7 @@ class DeclaredElement(ElementType):
     storage: ClassVar[ElementType]  # type: ignore[assignment]
     parameters: ClassVar[dict[str, Any]] = {}  # their annotations, by name
     constraints: ClassVar[tuple[C, ...]] = ()  # of a type, over its parameters
+    tangent: ClassVar[ElementType | None] = None  # type: ignore[assignment] # of derivatives
     low: Any = -math.inf  # the least and the greatest element, as stored
     high: Any = math.inf
     _made: ClassVar[dict[tuple[object, ...], "DeclaredElement"]] = {}
@@ -165,6 +166,8 @@ def _wrong(cls: type[DeclaredElement], dialect: str, inside: str) -> str:
         return "there is a type of this name already"
     if not isinstance(getattr(cls, "storage", None), ElementType):
         return "its storage is a builtin element type, as in storage = UI32"
+    if getattr(cls.tangent, "kind", "float") not in ("float", "complex"):
+        return "its tangent is a builtin type of floats, as in tangent = F32, or None"
     return ""
 
 

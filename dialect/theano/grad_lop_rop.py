@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 from ..builtin import Calling
 from ..spec.broadcasting import all_of, same_shape
 from ..spec.operator import C, T, operator
-from ..types.tensor_types import F64, TensorType, Type
+from ..types.tensor_types import TensorType, Type
 
 
 def tangent_type(type: Any) -> TensorType:
     """The type of a tangent or cotangent: floats as they are, f64 of integers."""
-    return type if not type.element.is_discrete else type.with_element(F64)
+    tangent = type.element.tangent
+    return type if tangent in (None, type.element) else type.with_element(tangent)
 
 
 def fits(seed: Type, value: Type) -> bool:

@@ -35,6 +35,11 @@ class ElementType:
         return self
 
     @property
+    def tangent(self) -> "ElementType | None":
+        """The element type of derivatives by values of the type: f64 of integers, or None."""
+        return F64 if self.is_discrete else self
+
+    @property
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 

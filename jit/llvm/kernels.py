@@ -502,12 +502,17 @@ class KernelEmitter:
         """A long loop in stretches, between which it looks for signals: a look inside of the body
         would keep LLVM from making vectors of it.
         """
-        every = self.long.pop(id(s))
-        size = every + -every % step
-        with self.counting(start, stop, size) as (first, after):
-            end = self.b.linear("add", first, ll.index(size))
-            more = self.b.add(ll.compare("slt", end, stop))
-            self.turns(s, first, self.b.add(ll.select(more, end, stop)), step, after)
+        b, every = self.b, self.long.pop(id(s))
+        size = ll.index(every + -every % step)
+        span = stop  # counted from 0, as the end of a stretch may be beyond the greatest integer
+        if start.number != 0:
+            some, difference = b.add(ll.compare("slt", start, stop)), ll.binary("sub", stop, start)
+            span = b.add(ll.select(some, b.add(difference), ll.index(0)))
+        with self.counting(ll.index(0), span, every + -every % step) as (done, after):
+            first = b.linear("add", start, done)
+            more = b.add(ll.compare("slt", size, b.linear("sub", span, done)))
+            end = b.add(ll.select(more, b.linear("add", first, size), stop))
+            self.turns(s, first, end, step, after)
             self.look_if(more)
         self.long[id(s)] = every
 

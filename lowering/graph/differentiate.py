@@ -129,6 +129,7 @@ def _derive(
     seeds = [builder.node(s) for s in operator.seeds(count)]
     seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
     rules = Rules(builder, operator.name, operation.at("callee"), module)
+    rules.check_types([*by, *results])
     if isinstance(operator, ROp):
         found = rules.forward(operations, dict(zip(by, seed, strict=True)), results)
         of = results
@@ -170,6 +171,13 @@ class Rules:
             if any(r in cotangents for r in operation.results):
                 self._pull(operation, active, cotangents)
         return [cotangents[v] if v in cotangents else self.zeros(v) for v in by]
+
+    def check_types(self, values: Sequence[Value]) -> None:
+        """Refuse derivatives by values, and of values, whose element type has no tangents."""
+        for v in values:
+            if v.known_type.element.tangent is None:
+                message = f"%{v.name} has no derivative: {v.known_type.element} declares no tangent"
+                raise VerifyError([Diagnostic(message, self.span, f"{self.derivative}.rule")])
 
     def _pull(self, operation: Operation, active: Paths, found: Nodes) -> None:
         operands = [v for _, v in operation.operator.operands()]
@@ -301,6 +309,7 @@ class Rules:
         return function
 
     def _accumulate(self, cotangents: Nodes, value: Value, cotangent: Node) -> None:
+        self.check_types([value])
         whole = cotangent.like(self.builder.node(value)).into(
             tangent_type(value.known_type).element
         )
@@ -325,8 +334,9 @@ class Rules:
                 operation.results, self._push(operation, active, tangents), strict=True
             ):
                 if tangent is not None and not value.known_type.element.is_discrete:
+                    self.check_types([value])
                     found[value] = tangent.like(self.builder.node(value)).into(
-                        value.known_type.element
+                        tangent_type(value.known_type).element
                     )
         return [found[v] if v in found else self.zeros(v) for v in results]
 

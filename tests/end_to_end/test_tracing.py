@@ -487,6 +487,64 @@ def replaced(layer: Layer) -> Layer:
     return made
 
 
+class Registered(Box):
+    pass
+
+
+def inside_itself(kind: str) -> tuple[Any, str]:
+    """A value that contains itself, and the place where."""
+    if kind == "list":
+        held: Any = [np.ones(2)]
+        held.append(held)
+    elif kind == "dict":
+        held = {"x": np.ones(2)}
+        held["a"] = (held,)
+    elif kind == "data class":
+        held = Layer(np.ones(2), np.ones(2))
+        object.__setattr__(held, "bias", [held])
+    else:
+        held = Registered(None, "m")
+        held.value = {"a": held}
+        cvm.register_pytree(Registered, lambda b: ((b.value,), b.unit), lambda unit, p: held)
+    places = {"list": "[1]", "dict": "['a'][0]", "data class": ".bias[0]", "registered": ".0['a']"}
+    return held, places[kind]
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "data class", "registered"])
+def test_values_that_contain_themselves_are_refused(kind: str) -> None:
+    held, place = inside_itself(kind)
+    for changed in (cvm.compile, cvm.grad, cvm.vmap):
+        with pytest.raises(cvm.CallError) as e:
+            changed(lambda x: np.float32(1))(held)
+        assert f"x{place} is the {type(held).__name__} that it is in" in str(e.value)
+    for inner in (lambda x: held, cvm.grad(lambda x: x), cvm.vmap(lambda x: x)):
+        with pytest.raises(cvm.CallError) as e:
+            cvm.compile(lambda x, inner=inner: inner(held))(np.ones(2))
+        assert f"value{place} is the {type(held).__name__}" in str(e.value) or inner is not held
+
+
+def test_nesting_is_limited_and_lists_of_operands_may_contain_themselves() -> None:
+    deep: Any = np.ones(2)
+    for _ in range(90):
+        deep = (deep,)
+    assert cvm.compile(lambda x: np.ones(2))(deep).tolist() == [1, 1]
+    for _ in range(20):
+        deep = [deep]
+    with pytest.raises(cvm.CallError, match="x is nested more than 100 deep"):
+        cvm.compile(lambda x: np.ones(2))(deep)
+    held: list[Any] = [0]
+    held.append(held)
+    for use in (
+        lambda x: x + held,
+        lambda x: np.stack([x, held]),
+        lambda x: np.add([1, [2, 3]], x),
+    ):
+        with pytest.raises(cvm.TraceError):
+            cvm.compile(use)(np.ones(2))
+    one = [np.ones(2)]
+    assert cvm.compile(lambda a: a[0][0] + a[1][0])([one, one]).tolist() == [2, 2]
+
+
 def test_registered_classes_are_arguments_and_results() -> None:
     half = cvm.compile(lambda box: Box(box.value / 2, box.unit.upper()))
     with pytest.raises(cvm.Error):

@@ -58,6 +58,71 @@ def check(found: Any, wanted: Any) -> None:
         assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes(), (found, wanted)
 
 
+@cvm.kernel
+def first_of_range(a: int, b: int, step: int, y):
+    n = 0
+    for i in range(a, b, step):
+        y[n] = i
+        n += 1
+        if n == len(y):
+            break
+    return n
+
+
+EXTREMES = [-(2**63), -(2**63) + 1, -1, 2, 2**63 - 2, 2**63 - 1]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, -1, -2, -3, 2**62, 2**63 - 1, -(2**62), -(2**63)])
+def test_extreme_ranges_are_pythons(step: int) -> None:
+    for a in EXTREMES:
+        for b in EXTREMES:
+            if -(-abs(b - a) // abs(step)) < 2**63 or (b - a) * step <= 0:
+                same(first_of_range, a, b, step, np.zeros(4, i8))
+            else:
+                with pytest.raises(cvm.CallError, match="too many iterations of range"):
+                    first_of_range(a, b, step, np.zeros(4, i8))
+
+
+@cvm.kernel
+def literal_ranges(x, y):
+    n = 0
+    for i in range(len(x), 2**63 - 1, 2**63 - 1):
+        y[0] = i
+    for i in range(-9223372036854775808, 5, 2**62):
+        y[1] = i
+        n += 1
+    for i in range(0, len(x), 2**63 - 1):
+        n += 10 + i
+    for i in range(2**63 - 1, -(2**63), -(2**63)):
+        y[2] += i % 7
+        n += 100
+    for i in range(-(2**63), -(2**63) + len(x)):
+        y[3] = i
+        n += 1000
+    for _ in cvm.prange(1, -(2**63)):
+        n += 10000
+    for _ in cvm.prange(-(2**63), -(2**63) + 3 * len(x), 3):
+        n += 100000
+    return n, 2**62 * 2 - 1, -(2**40 << 23), ~(2**63 - 1), 2**-1
+
+
+@cvm.kernel
+def long_power(x):
+    return x if x < 2**63 else 9**99999
+
+
+@cvm.kernel
+def long_shift(x):
+    return x + (1 << 64) - 1
+
+
+def test_extreme_literals_are_pythons() -> None:
+    same(literal_ranges, np.zeros(2), np.zeros(4, i8))
+    for kernel in (long_power, long_shift):
+        with pytest.raises(cvm.Error, match="the integer does not fit into 64 bits"):
+            kernel(1)
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_of_the_benchmark(name: str) -> None:
     function, make = KERNELS[name]

@@ -22,7 +22,7 @@ from own_patterns import own_patterns
 
 import cvm
 from cvm.cli import main
-from cvm.extending import UI8, UI32, Context, TensorType
+from cvm.extending import F32, I32, UI8, UI32, Context, Operator, T, TensorType, operator
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "finite_fields"
 
@@ -33,6 +33,9 @@ def field() -> Iterator[Any]:
     with own_patterns():
         try:
             element_type(Even)
+            element_type(Real)
+            operator(Of)
+            operator(To)
             yield import_module("ff_dialect.operators").Elem
         finally:
             sys.path.remove(str(EXAMPLE))
@@ -49,6 +52,43 @@ class Even(DeclaredElement):
 
     def valid(self, array: np.ndarray) -> np.ndarray:
         return array % 2 == 0
+
+
+class Real(DeclaredElement):
+    """An approximation of a real number, with derivatives in f32."""
+
+    type_name = "parity.real"
+    storage = I32
+    tangent = F32
+
+
+class Of(Operator[T]):
+    """Y = the even number below X, whose derivative is taken for 1."""
+
+    x: T
+    dialect, name = "parity", "parity.of"
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.x.shape, Even())
+
+    def reference(self: Any) -> np.ndarray:
+        return np.uint8(self.x) // 2 * 2
+
+    def pullback(self, results: Any, cotangents: Any) -> Any:
+        return cotangents
+
+
+class To(Of[T]):
+    """Y = X as f32, whose derivative is taken for 1."""
+
+    x: T
+    dialect, name = "parity", "parity.to"
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.x.shape, F32)
+
+    def reference(self: Any) -> np.ndarray:
+        return np.float32(self.x)
 
 
 def first(text: str) -> str:
@@ -162,6 +202,50 @@ def test_mistakes_in_declarations() -> None:
     assert "cvm is one of cvm" in declared(type_name="cvm.elem", storage=UI32)
     assert "a type of this name already" in declared(type_name="parity.even", storage=UI8)
     assert "its storage is a builtin" in declared(type_name="parity.odd")
+    assert "its tangent is" in declared(type_name="parity.odd", storage=UI8, tangent=UI8)
+
+
+DERIVATIVE = """
+func @f(%x: tensor<3xTYPE>, %y: tensor<3xf32>) -> tensor<3xRESULT> {
+  %z = cvm.slice %x {begin = [0], end = [2]}
+  %w = cvm.concatenate %z, %x {axis = 0}
+  %v = cvm.slice %w {begin = [0], end = [3]}
+  return %v
+}
+func @main(%x: tensor<3xTYPE>, %y: tensor<3xf32>, %s: tensor<3xf32>) {
+  %g = theano.l_op @f(%x, %y, %s) {wrt = [0]}
+  return %g
+}
+"""
+
+
+@pytest.mark.parametrize("operator", ["l_op", "r_op"])
+@pytest.mark.parametrize("result", ["%v", "%y"])
+def test_derivatives_by_elements_are_errors(field: Any, result: str, operator: str) -> None:
+    text = DERIVATIVE.replace("TYPE", "!ff.elem<17>").replace("return %v", f"return {result}")
+    text = text.replace("RESULT", "!ff.elem<17>" if result == "%v" else "f32")
+    program = cvm.parse(text.replace("l_op", operator))
+    with pytest.raises(cvm.VerifyError, match=r"%x has no derivative: !ff.elem<17> declares no"):
+        cvm.compile(program)
+
+
+def test_elements_that_depend_on_floats_have_no_derivative(field: Any) -> None:
+    step = "func @f(%x: tensor<3xf32>) -> tensor<f32> { %e = parity.of %x %y = theano.sum %x return %y}"
+    main = "func @main(%x: tensor<3xf32>) { %g = theano.grad @f(%x) return %g }"
+    assert cvm.compile(f"{step}\n{main}")(np.ones(3, np.float32)).tolist() == [1, 1, 1]
+    program = (
+        f"{step.replace('%y = theano.sum %x', '%t = parity.to %e %y = theano.sum %t')}\n{main}"
+    )
+    with pytest.raises(cvm.VerifyError, match=r"%e has no derivative: !parity.even declares no"):
+        cvm.compile(program)
+
+
+def test_declared_tangents_are_those_of_derivatives(field: Any) -> None:
+    text = DERIVATIVE.replace("TYPE", "!parity.real").replace("RESULT", "!parity.real")
+    for derivative, expected in (("l_op", [5, 2, 0]), ("r_op", [1, 2, 1])):
+        f = cvm.compile(text.replace("l_op", derivative))
+        found = f(np.ones(3, np.int32), np.ones(3, np.float32), np.float32([1, 2, 4]))
+        assert found.dtype == np.float32 and found.tolist() == expected
 
 
 def test_golden_tests_of_the_example(field: Any, capsys: pytest.CaptureFixture[str]) -> None:
