@@ -83,7 +83,7 @@ from cvm.lowering.graph.rewrite import Builder
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import REGISTERED, Level, Pass, declare
 from cvm.lowering.pipeline import PASSES, lower, unscheduled
-from cvm.lowering.verify_passes import illegal, verified
+from cvm.lowering.verify_passes import illegal, less_certain, verified
 from cvm.parser import read
 
 API_VERSION = 2
@@ -326,6 +326,8 @@ def register_strategy(
             p.key for p in map(_array, problem.kernel.parameters)
         ]
         found = [*illegal(made, problem.kernel)]
+        if not found:
+            found = [*less_certain(made, problem.kernel)]
         if changed:
             found = [Diagnostic("its kernel has other arrays", problem.kernel.span, "pass.kernel")]
         if found:

@@ -23,7 +23,7 @@ from ..dialect.spec.foreign_operators import attributed, source_place, source_sp
 from ..dialect.support.diagnostics import NOWHERE, Diagnostic, Error, Note
 from ..dialect.types.sizes import product, same_size
 from ..dialect.types.tensor_types import Type
-from .analysis.verify_kernel import LoweringError, check_kernel
+from .analysis.verify_kernel import LoweringError, check_kernel, races
 from .analysis.written import FILLED, unwritten_in
 from .clocked_plan import StepPlan
 from .pass_context import Context
@@ -95,7 +95,7 @@ def _mistakes(
                 views = after.views if isinstance(after, Kernels) else {}
                 found = [*_changed_arrays(item, after, kernels, views)]
                 if not found and step.package != "cvm":
-                    found = [d for k in kernels for d in _less_certain(k, item)]
+                    found = [d for k in kernels for d in less_certain(k, item)]
             yield from found
 
 
@@ -223,12 +223,12 @@ def illegal(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
             return
 
 
-def _less_certain(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
+def less_certain(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
     """Properties that another package's pass has lost: iterations of loops are independent, and
     elements are written before they are read.
     """
-    if not any(_dependences(before)) and (found := [*_dependences(kernel)]):
-        yield from found
+    for _, e in races(kernel, {name for name, _ in races(before)}):
+        yield Diagnostic(e.message, kernel.span, "pass.kernel", (_line(e),))
         return
     known = {u.tensor.name for u in unwritten_in(before, before.outputs)}
     for u in unwritten_in(kernel, kernel.outputs):
@@ -236,14 +236,6 @@ def _less_certain(kernel: Kernel, before: Kernel) -> Iterator[Diagnostic]:
             place = () if u.statement is None else (Note(f"in `{_text(u.statement)}`"),)
             message = f"{u.message.removesuffix(FILLED)}, which it was before the pass"
             yield Diagnostic(message, kernel.span, "pass.kernel", place)
-
-
-def _dependences(kernel: Kernel) -> Iterator[Diagnostic]:
-    try:
-        check_kernel(kernel, strict=True)
-    except LoweringError as e:
-        note = () if e.statement is None else (_line(e),)
-        yield Diagnostic(e.message, kernel.span, "pass.kernel", note)
 
 
 def _line(e: LoweringError) -> Note:

@@ -343,14 +343,15 @@ def exact(node: ast.AST) -> int | None:
             parts = [exact(x), exact(y)]
         case _:
             return None
-    if type(op) not in _EXACT or any(v is None for v in parts):
+    values = [v for v in parts if v is not None]
+    if type(op) not in _EXACT or len(values) < len(parts):
         return None
     if isinstance(op, (ast.Pow, ast.LShift)):
-        if parts[1] < 0:
+        if values[1] < 0:
             return None
-        if parts[1] > MOST_BITS:
+        if values[1] > MOST_BITS:
             raise OverflowError
-    value = _EXACT[type(op)](*parts)
+    value = _EXACT[type(op)](*values)
     if value.bit_length() > MOST_BITS:
         raise OverflowError
     return value

@@ -6,18 +6,22 @@ compared axis by axis by linear reasoning from loop bounds and guards, as the Om
 exactly.
 """
 
+from collections.abc import Collection
+
 from ...dialect.kernel_ir import expressions as ex, loops as ir
 from ...dialect.kernel_ir.affine import affine, key
-from ...dialect.kernel_ir.traverse import walk
+from ...dialect.kernel_ir.traverse import rewrite, walk
 from ...dialect.types.sizes import same_size
 from .accesses import allocated
 from .instances import Access, Instance, Nest, apart
 from .value_by_place import value_by_place
 
 
-def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
-    """Two accesses of different iterations that may be to one element, the first a store; None if
-    there are none.
+def dependence(
+    nest: Nest, loop: ir.For, known: Collection[str] = ()
+) -> tuple[Access, Access] | None:
+    """Two accesses of different iterations that may be to one element, the first a store, which is
+    to none of the `known` arrays; None if there are none.
     """
     own = allocated(loop.body)
     stores, reads = (
@@ -28,7 +32,7 @@ def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
     for n, store in enumerate(stores):
         for other in (*reads, *stores[n:]):
             mine, its = store.tensor, other.tensor
-            if nest.home.get(mine, mine) is not nest.home.get(its, its):
+            if mine.name in known or nest.home.get(mine, mine) is not nest.home.get(its, its):
                 continue
             if len(store.indices) != len(other.indices) or not all(
                 map(same_size, mine.shape, its.shape)
@@ -37,7 +41,7 @@ def dependence(nest: Nest, loop: ir.For) -> tuple[Access, Access] | None:
                     continue  # an access with too few indices, which is reported as such
                 return store, other  # views of one array whose subscripts do not compare
             pair = _form(store), _form(other)
-            if pair in seen or (store.writes and other is store and _is_uniform(store, loop)):
+            if pair in seen or (store.writes and other is store and _is_uniform(nest, store, loop)):
                 continue
             seen.add(pair)
             if not _independent(nest, loop, store, other) and not _repeats(
@@ -52,11 +56,17 @@ def _form(a: Access) -> object:
     return (*map(key, a.indices), *around)
 
 
-def _is_uniform(store: Access, loop: ir.For) -> bool:
+def _is_uniform(nest: Nest, store: Access, loop: ir.For) -> bool:
     """Test whether all lanes of a vector store to one element; `check_kernel` checks that they
     store one value.
     """
-    return loop.kind == "vector" and not any(loop.index in walk(i) for i in store.indices)
+    parts = (e for i in store.indices for e in walk(rewrite(i, nest.values.get)))
+    return loop.kind == "vector" and not any(
+        e is loop.index
+        or (isinstance(e, ex.Var) and loop in nest.loops_of.get(e, ()))
+        or (isinstance(e, ex.Read) and e.tensor in nest.mutable)
+        for e in parts
+    )
 
 
 def _independent(nest: Nest, loop: ir.For, a: Access, b: Access) -> bool:

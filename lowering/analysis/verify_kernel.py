@@ -9,7 +9,7 @@ bounds by linear reasoning. An access that depends on data, or on sizes that are
 program is called, may stay unproved: `check_kernel` returns these and raises for any other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace as copy
 
 from ...dialect.kernel_ir import expressions as ex, loops as ir
@@ -22,10 +22,11 @@ from ...dialect.types.sizes import Dim
 from ...dialect.types.tensor_types import I1, I64
 from .accesses import stores, varies
 from .dependence import dependence
-from .instances import Nest
+from .instances import Access, Nest
 from .prove import prove
 from .vector_alignment import begins_lines, can_shift, left_over
 
+CONCURRENT = "vector", "parallel", "block", "thread"  # kinds of loops
 LINEAR = ex.Const, ex.Index, ex.Extent
 # bytes of a kernel's buffers, at most: bounds the stack of a thread, which is 8 MB on Linux
 MAX_STACK = 1 << 21
@@ -106,6 +107,32 @@ def unproved_accesses(
         scope = checker.given(scope, affine_conditions(kernel.condition))
     checker.block(kernel.body, scope)
     return checker.unproved
+
+
+def carried(kernel: ir.Kernel, loop: ir.For, store: Access, other: Access) -> LoweringError:
+    """The mistake of a loop whose iterations run at once, though one may meet the store of
+    another.
+    """
+    name = f"%{store.tensor.name}"
+    said = f"lanes write different values to one element of {name}"
+    if not other.writes or loop.kind != "vector":
+        said = f"{name} is carried from one iteration to another of the {loop.kind} loop"
+    message = f"kernel @{kernel.name}: {said} over %{loop.index.name}"
+    return LoweringError(message, other.statement, "kernel.dependence", store.statement)
+
+
+def races(kernel: ir.Kernel, known: Collection[str] = ()) -> Iterator[tuple[str, LoweringError]]:
+    """The arrays, but for those that are `known`, of which iterations of a loop that run at once
+    may write elements that others use, each with the mistake.
+    """
+    nest = Nest(kernel.body, kernel.condition)
+    for s in ir.statements(kernel.body):
+        found = {*known}
+        while isinstance(s, ir.For) and s.kind in CONCURRENT:
+            if (pair := dependence(nest, s, found)) is None:
+                break
+            found.add(name := pair[0].tensor.name)
+            yield name, carried(kernel, s, *pair)
 
 
 class _Checker:
@@ -237,7 +264,7 @@ class _Checker:
         if s.kind == "unrolled":
             constant = isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const)
             self.hold(constant, "an unrolled loop with unknown bounds")
-        if s.kind in ("vector", "parallel", "block", "thread"):
+        if s.kind in CONCURRENT:
             scope = copy(scope, inner=frozenset())
             self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
             if self.strict or s.kind in ("vector", "parallel"):
@@ -294,17 +321,7 @@ class _Checker:
                 isinstance(a, LINEAR) for i in subscripts for a in _atoms(i)
             ):
                 return
-            self.at = other.statement
-            name = f"%{store.tensor.name}"
-            said = f"lanes write different values to one element of {name}"
-            if not other.writes or s.kind != "vector":
-                said = f"{name} is carried from one iteration to another of the {s.kind} loop"
-            raise LoweringError(
-                f"kernel @{self.kernel.name}: {said} over %{s.index.name}",
-                other.statement,
-                "kernel.dependence",
-                store.statement,
-            )
+            raise carried(self.kernel, s, store, other)
 
     def store(self, s: ir.Store, scope: Scope) -> None:
         self.hold(

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cvm.dialect.kernel_ir import expressions as ex
 from cvm.dialect.support.entry_points import PLACED
 from cvm.lowering.contraction.strategies import STRATEGIES
+from cvm.lowering.verify_passes import less_certain
 
 import cvm
-from cvm.extending import Kernel, register_strategy
+from cvm.extending import I32, Cast, For, Index, Kernel, Store, Tensor, register_strategy
 
 PROGRAM = """
 func @main(%x: tensor<32x16xi32>, %w: tensor<24x16xi32>) -> tensor<32x24xi32> {
@@ -58,12 +60,29 @@ def test_a_strategy_that_does_not_apply_or_gives_nothing_is_not_taken() -> None:
     assert "it is for elsewhere" in run()
 
 
+def racing(*tensors: Tensor, kind: Any = "parallel") -> For:
+    """A loop of which every iteration stores its number to the first element of each tensor."""
+    i = Index("i", 8)
+    stores = [Store(t, tuple(ex.ZERO for _ in t.shape), Cast(i, I32)) for t in tensors]
+    return For(i, tuple(stores), kind=kind)
+
+
+def all_in_parallel(kernel: Kernel) -> Kernel:
+    return kernel.with_body((*kernel.body, racing(*kernel.outputs)))
+
+
+def without_stores(kernel: Kernel) -> Kernel:
+    return kernel.with_body(())
+
+
 @pytest.mark.parametrize(
     ("cost", "build", "text"),
     [
         (lambda k: 0, lambda k: k.with_body(()).body, "`build` gives tuple, not a Kernel"),
         (lambda k: 1 // 0, lambda k: k, "`cost` fails: ZeroDivisionError"),
         (lambda k: 0, lambda k: k.lost, "`build` fails: AttributeError"),
+        (lambda k: 0, all_in_parallel, "%y is carried from one iteration to another"),
+        (lambda k: 0, without_stores, "%y is a result, and its element [0, 0] is never written"),
     ],
 )
 def test_mistakes_name_the_strategy(cost: Any, build: Any, text: str) -> None:
@@ -71,3 +90,12 @@ def test_mistakes_name_the_strategy(cost: Any, build: Any, text: str) -> None:
     with pytest.raises(cvm.Error) as caught:
         cvm.compile(PROGRAM)
     assert "strategy wrong of" in str(caught.value) and text in str(caught.value)
+
+
+def test_a_race_that_was_there_hides_no_other() -> None:
+    y, z = (Tensor(n, (8,), I32) for n in "yz")
+    before = Kernel("k", (y, z), (racing(y), racing(z, kind="serial")), 2)
+    after = before.with_body((racing(y), racing(z)))
+    assert [*less_certain(before, before)] == []
+    (found,) = less_certain(after, before)
+    assert "%z is carried from one iteration to another of the parallel loop" in found.message
