@@ -28,6 +28,22 @@ DECLARED = {
     "is not poison; formulas use it inside "
     "of i32",
 }
+# of the files of IR: a pattern of what is found there, and why it holds
+HAND_WRITTEN = {
+    r"call .*@(Py\w+|pthread_\w+|sched_\w+|clock_gettime|syscall|empty_array|zeros|scalar)\(": ""
+    "functions of CPython, NumPy and the C library, called as their headers declare",
+    r"%(function|program)\(.*a call of an address": "the code of a kernel, whose address the table "
+    "or the caller has",
+    r"atomicrmw|cmpxchg|extractvalue { i64, i1 }": "words that threads share, by the protocol of "
+    "thread_pool.ll, which test_thread_pool_protocol.py executes",
+    r"@entry_of: .*, %shift": "64 less the bits of the number of slots, of which there are 64 or "
+    "more (jit/calls/dispatch_table.py)",
+    r"@measure: .*, %shift": "the bits of an element's size (jit/calls/kernel_table.py)",
+    r"inttoptr": "an address that a table of a call holds as a number (jit/calls/kernel_table.py)",
+    r"@work: .* udiv i64 %left, %parts": "twice the number of threads",
+    r"@(significand|rounded|\w+_of_doubles): .*: a (count|divisor)": "numbers of doubles' parts, "
+    "which test_ir_of_doubles.py follows for random and edge values",
+}
 PLAIN = {
     *(
         "add",
@@ -59,11 +75,11 @@ PLAIN = {
     *("phi", "br", "ret", "switch", "alloca", "fence"),
 }
 FAST = re.compile(
-    r"\b(fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|exact|disjoint|nneg|undef|unreachable|volatile)\b"
+    r"(?<![%\w.])(fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|exact|disjoint|nneg|undef|unreachable|volatile)\b"
 )
 CALLS = re.compile(
     r"llvm\.(smax|smin|umax|umin|abs|ctlz|fabs|sqrt|floor|ceil|trunc|rint|fma|maximum|minimum|lrint|prefetch|fptosi\.sat|"
-    r"fptoui\.sat|vector\.reduce\.(and|or)|x86\.[\w.]+|aarch64\.neon\.[su]+dot[\w.]*)(\.|$)"
+    r"fptoui\.sat|vector\.reduce\.(and|or)|x86\.[\w.]+|aarch64\.(neon\.[su]+dot[\w.]*|hint|[gs]et\.fpcr))(\.|$)"
 )
 LINE = re.compile(r"(?:(%[\w.]+) = )?(?:tail )?(\w+)(.*)")
 VECTOR = re.compile(r"<(\d+) x (i\d+|half|float|double|ptr)>")
@@ -80,9 +96,24 @@ class Function:
     made: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
+def plain(text: str) -> str:
+    """IR as the compiler prints it: without comments, and each instruction on a line of its own."""
+    text = re.sub(r'("[^"\n]*")|;[^\n]*', lambda m: m[1] or "", text)
+    lines: list[str] = []
+    depth = 0
+    for line in text.splitlines():
+        if depth:
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+        inside = re.sub(r'c?"[^"]*"', "", line)
+        depth += sum(inside.count(c) for c in "([") - sum(inside.count(c) for c in ")]")
+    return "\n".join(lines)
+
+
 def functions(text: str) -> Iterator[Function]:
     current: Function | None = None
-    for line in text.splitlines():
+    for line in plain(text).splitlines():
         if found := re.match(r"define .*?@([\w.]+)\((.*)\)", line):
             current = Function(found[1], found[2])
         elif line.startswith("}") and current is not None:
@@ -153,7 +184,8 @@ class _Scan:
 
     def of_call(self, result: str, rest: str, line: str) -> str:
         callee = re.search(r"@([\w.]+)\((.*)\)", rest)
-        assert callee is not None
+        if callee is None:
+            return "a call of an address"
         name = callee[1]
         if not (name in self.defined or name.partition(".")[0] in DEFINITIONS or CALLS.match(name)):
             return "a call that the table does not know"

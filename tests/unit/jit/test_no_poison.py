@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +24,20 @@ from cvm.dialect.kernel_ir.expressions import (
 )
 from cvm.dialect.kernel_ir.loops import For, Store
 from cvm.dialect.types.tensor_types import I8, I32, I64, UI16, UI64, ElementType
+from cvm.jit.calls import vectorcall_ir
+from cvm.jit.llvm import float_functions
 from cvm.jit.llvm.emit import emit_plans
+from cvm.jit.llvm.ir_files import join_ir, read_ir
+from cvm.jit.llvm.native_code import optimise
+from cvm.jit.runtime import fp_environment_ir, thread_pool
 from hypothesis import given
 from native_kernels import compiled, kernel, tensor
 from random_programs import modules
-from scan_ir import DECLARED, after_passes, violations
+from scan_ir import DECLARED, HAND_WRITTEN, after_passes, violations
 
 import cvm
 
+ROOT = Path(__file__).parents[3]
 PROGRAMS = sorted({c["program"] for found in cases().values() for c in found if c["valid"]})
 MANY, FEW, OPTIMIZED = 600, 40, 12  # programs
 SHARES = 4
@@ -126,9 +134,40 @@ def test_a_count_that_is_chosen_below_the_width_is_not_masked(lanes: int) -> Non
     assert any("a count" in v for v in violations(wrong))
 
 
+def files_of_ir() -> dict[str, str]:
+    """The modules that files of IR are joined to, for each processor that has one of its own."""
+    found = {entry: vectorcall_ir.call_source(entry) for entry in vectorcall_ir.SOURCES}
+    for machine, name in thread_pool.MACHINES.items():
+        default = fp_environment_ir.use_default(fp_environment_ir.register_of(machine))
+        found[machine] = join_ir(read_ir("runtime/thread_pool.ll"), read_ir(name), default)
+    found["serial"] = thread_pool.serial_loops()
+    for name in ("fma", "fmod", "sqrt"):
+        found[name] = "\n".join(float_functions._of_doubles(name))
+    return found
+
+
+def test_files_of_ir_have_declared_exceptions_alone() -> None:
+    modules = files_of_ir()
+    for path in ROOT.glob("jit/**/*.ll"):  # each is a part of a module
+        defined = re.findall(r"^define .*@(\w+)\(", path.read_text("utf-8"), re.MULTILINE)
+        assert any(all(f"@{d}(" in text for d in defined) for text in modules.values()), path
+    found = {f"{name}{v}" for name, text in modules.items() for v in violations(text)}
+    by = {v: [p for p in HAND_WRITTEN if re.search(p, v)] for v in found}
+    assert [v for v, patterns in by.items() if not patterns] == []
+    assert {*HAND_WRITTEN} == {p for patterns in by.values() for p in patterns}
+
+
+@pytest.mark.parametrize("name", [*vectorcall_ir.SOURCES, thread_pool.FUTEX and platform.machine()])
+def test_nothing_in_files_of_ir_is_read_before_it_is_written(name: str | None) -> None:
+    if name is None:
+        pytest.skip("the pool needs Linux")
+    assert after_passes(str(optimise(files_of_ir()[name]))) == []
+
+
 def test_what_is_declared_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "lowering.md").read_text("utf-8")
+    page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
     assert [k for k, reason in DECLARED.items() if f"| `{k}` | {reason} |" not in page] == []
+    assert [reason for reason in HAND_WRITTEN.values() if f"| {reason} |" not in page] == []
 
 
 BAD = {
@@ -151,6 +190,8 @@ BAD = {
     "%v1 = load <4 x i32>, ptr %p, align 16": "aligned to more",
     "call void @kernel_0(ptr %p, ptr %q, ptr %p)": "two arrays",
     "store i32 0, ptr %r": "readonly",
+    "call void %f(ptr %p)": "a call of an address",
+    "%v1 = shl i32 %exact.one, ; a comment\n  %b": "a count",
 }
 
 
