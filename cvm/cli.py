@@ -15,7 +15,7 @@ import cvm
 from cvm.dialect.support.diagnostics import printable
 from cvm.terminal.command_line import parser
 from cvm.terminal.diagnostics import escaped_output, show
-from cvm.terminal.usage import Usage, for_cpu, within
+from cvm.terminal.usage import Usage, for_cpu, load_modules, within
 
 __all__ = ["Usage", "main", "parser"]
 # commands that are functions of another module than that of their name
@@ -35,12 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )  # a character that a terminal lacks is no reason to fail
     try:
         options = parser().parse_args(argv)
-        if options.load:  # modules of other packages, or of the current folder
-            from cvm.dialect.support.entry_points import load_module
-
-            sys.path.insert(0, os.getcwd())
-            for module in options.load:
-                load_module(module)
+        load_modules(options.load)
         module = import_module(f"cvm.commands.{MODULES.get(options.command, options.command)}")
         command = getattr(module, "importing" if options.command == "import" else options.command)
         with within(options.limits), for_cpu(getattr(options, "cpu", None)), escaped_output():

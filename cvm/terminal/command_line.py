@@ -481,6 +481,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 "run the tests that have this in their file's or command's name",
                 metavar="TEXT",
             ),
+            _arg("-j", "run files in N processes", dest="jobs", type=int, default=1, metavar="N"),
             _flag("--list", "list the tests, and run none"),
             _flag("--bless", "write what they print into their golden lines (also: CVM_BLESS=1)"),
         ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -33,6 +36,17 @@ def named_processor(name: str, triple: str = "") -> Processor | None:
         return resolve(name or None, triple)
     except cvm.TargetError as e:
         raise Usage(f"--{'cpu' if name else 'triple'}: {e.diagnostics[0].message}") from None
+
+
+def load_modules(names: Sequence[str]) -> None:
+    """Import the modules of `--load`: of other packages, or of the current folder."""
+    if not names:
+        return
+    from cvm.dialect.support.entry_points import load_module
+
+    sys.path.insert(0, os.getcwd())
+    for name in names:
+        load_module(name)
 
 
 def within(text: str) -> AbstractContextManager[object]:

@@ -5,6 +5,8 @@
     check-same: T   T occurs on the line of the last match, after it
     check-not: T    T does not occur before the next match
     check-dag: T    T and neighboring check-dag texts occur in any order
+    check-count-3: T  T occurs three times after the last match
+    check-label: T  T begins a block: the checks up to the next label hold within this one
 
 Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match is named x,
 `[[x]]` that text. Matching some takes exponential time, so this file is also a program: the process
@@ -27,9 +29,7 @@ _PART = re.compile(r"\{\{(.+?)\}\}|\[\[([A-Za-z_]\w*)(?::(.+?))?\]\](?!\])")
 
 
 class Check(NamedTuple):
-    """A line that looks for text: `check`, `check-next`, `check-same`, `check-not` or
-    `check-dag`.
-    """
+    """A line that looks for text, by one of the kinds above."""
 
     kind: str
     pattern: str
@@ -92,13 +92,36 @@ def _compare(
     text: str, checks: Sequence[Check], begin: Callable[[int], object] = lambda line: None
 ) -> None:
     captured: dict[str, str] = {}
+    labels = [c for c in checks if c.kind == "check-label"]
+    spans: list[tuple[int, int]] = []
+    for label in labels:
+        spans.append(_search(text, label, spans[-1][1] if spans else 0, captured, begin, ()))
+    blocks: list[list[Check]] = [[]]
+    for check in checks:
+        if check.kind == "check-label":
+            blocks.append([])
+        else:
+            blocks[-1].append(check)
+    ends = [*(start for start, _ in spans), len(text)]
+    for block, at, end in zip(blocks, [0, *(after for _, after in spans)], ends, strict=True):
+        _compare_block(text[:end], block, at, captured, begin)
+
+
+def _compare_block(
+    text: str,
+    checks: Sequence[Check],
+    at: int,
+    captured: dict[str, str],
+    begin: Callable[[int], object],
+) -> None:
     forbidden: list[Check] = []
-    at = 0
     for kind, group in groupby(checks, lambda c: c.kind):
         if kind == "check-not":
             forbidden += group
             continue
-        for step in [[*group]] if kind == "check-dag" else [[c] for c in group]:
+        times = int(kind.removeprefix("check-count-")) if kind.startswith("check-count-") else 1
+        each = ([c] for c in group for _ in range(times))
+        for step in [[*group]] if kind == "check-dag" else each:
             spans: list[tuple[int, int]] = []
             for check in step:
                 spans.append(_search(text, check, at, captured, begin, spans))

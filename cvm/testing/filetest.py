@@ -30,13 +30,14 @@ CHECK_ONLY = (
 )  # text of LLVM or of NVIDIA's compiler, which differs between versions
 WITHOUT_TEXT = ("run", "check", "overflow")
 ENDS = ("error", "warning")  # expectations at the end of a line
-CHECKS = ("check", "check-next", "check-same", "check-not", "check-dag")
+CHECKS = ("check", "check-next", "check-same", "check-not", "check-dag", "check-label")
+COUNT = "check-count"  # and a number
 NEEDS = {
     "run": ("run",),
     "error": ("check",),
     "warning": ("overflow", "check"),
 }  # the command that looks at an expectation
-MARKS = ("run", *ENDS, *CHECKS)
+MARKS = ("run", *ENDS, *CHECKS, COUNT)
 OPTION = re.compile(r"\??(\w+)=(\S+)")
 Golden = dict[str, list[str]]  # of each function: its golden lines
 
@@ -124,7 +125,8 @@ class Filetest:
         by_command: dict[str, list[Check]] = {}
         printing = [c for c in self.tests if c.name not in WITHOUT_TEXT]
         for n, line in enumerate(self.lines, 1):
-            if (m := re.match(rf"\s*// ({'|'.join(reversed(CHECKS))}):(.*)$", line)) is not None:
+            kinds = "|".join((*reversed(CHECKS), rf"{COUNT}-[1-9]\d*"))
+            if (m := re.match(rf"\s*// ({kinds}):(.*)$", line)) is not None:
                 above = [c for c in printing if c.line < n] or printing[:1]
                 by_command.setdefault(above[-1].text if above else "", []).append(
                     Check(m[1], m[2].strip(), n)
@@ -245,11 +247,11 @@ def _near_miss(line: str) -> str | None:
         return f"// test {m[2]}" if m[2] in names() and not line.startswith("// test ") else None
     if (m := re.match(r"\s*//\s*(run|RUN|Run)\s*@", line)) is not None:
         return "// run: @"
-    for m in re.finditer(r"//(\s*)([A-Za-z]+(?:[-_][A-Za-z]+)?)(\s?):", line):
-        if (word := next((w for w in MARKS if _is_near(m[2], w)), None)) is not None and m[
-            0
-        ] != f"// {word}:":
-            return f"// {word}:"
+    for m in re.finditer(r"//\s*([A-Za-z]+(?:[-_][A-Za-z]+)?)(-[1-9]\d*)?\s?:", line):
+        if (word := next((w for w in MARKS if _is_near(m[1], w)), None)) is not None:
+            expected = f"// {word}{m[2] or '-N'}:" if word == COUNT else f"// {word}:"
+            if m[0] != expected:
+                return expected
     return None
 
 

@@ -492,6 +492,55 @@ def test_a_match_on_the_same_line() -> None:
         check_text(text, [Check("check", "%a = add", 1), Check("check-same", "mul", 2)])
 
 
+def test_labels_divide_a_text() -> None:
+    text = "@f {\n  add\n}\n@g {\n  mul\n  mul\n}\n"
+    f, g = Check("check-label", "@f", 1), Check("check-label", "@g", 3)
+    check_text(text, [f, Check("check", "add", 2), g, Check("check", "mul", 4)])
+    check_text(text, [f, Check("check-not", "mul", 2), g])
+    with pytest.raises(Mismatch, match="does not follow") as caught:
+        check_text(text, [f, Check("check", "mul", 2), g])
+    assert "add" in caught.value.args[1] and "mul\n" not in caught.value.args[1]
+    with pytest.raises(Mismatch, match="check-label: '@f' does not follow"):
+        check_text(text, [g, f])
+
+
+def test_matches_are_counted() -> None:
+    text = "mul\nmul\nadd\n"
+    check_text(text, [Check("check-count-2", "mul", 1), Check("check", "add", 2)])
+    for wrong in (Check("check-count-3", "mul", 1), Check("check-count-999999999", "mul", 1)):
+        with pytest.raises(Mismatch, match="does not follow"):
+            check_text(text, [wrong])
+
+
+@pytest.mark.parametrize(
+    ("comment", "expected"),
+    [
+        ("check-count: x", "check-count-N:"),
+        ("chekc-count-3: x", "check-count-3:"),
+        ("check-lable: x", "check-label:"),
+    ],
+)
+def test_what_is_nearly_a_check_is_named(comment: str, expected: str, file: Path) -> None:
+    file.write_text(f"// test graph\n// {comment}\n{LAYER.partition('check')[2]}")
+    said = [message for _, message in Filetest.load(file).problems()]
+    assert f"expected `// {expected}`, got `// {comment}`" in said
+
+
+def test_files_run_in_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, result in (("a", 1), ("b", 2)):
+        (tmp_path / f"{name}.cvm").write_text(
+            "// test run\n\nfunc @main(%x: tensor<1xi32>) {\n  return %x\n}\n"
+            f"// run: @main([1]) == [{result}]\n",
+            "utf-8",
+        )
+    printed = set()
+    for jobs in ("1", "2"):
+        assert cli.main(["test", str(tmp_path), "-j", jobs]) == 1
+        printed.add(capsys.readouterr().out)
+    assert len(printed) == 1 and "1 passed, 1 failed" in printed.pop()
+    assert cli.main(["test", str(tmp_path), "-j", "0"]) == 2
+
+
 def test_some_tests_are_listed_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = "func @main(%x: tensor<2xi32>) {\n  return %x\n}\n"
     calls = "// run: @main([1, 2]) == [1, 2]\n"
