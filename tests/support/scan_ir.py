@@ -34,10 +34,9 @@ HAND_WRITTEN = {
     "functions of CPython, NumPy and the C library, called as their headers declare",
     r"%(function|program)\(.*a call of an address": "the code of a kernel, whose address the table "
     "or the caller has",
-    r"atomicrmw|cmpxchg|extractvalue { i64, i1 }": "words that threads share, by the protocol of "
+    r"atomicrmw|cmpxchg": "words that threads share, by the protocol of "
     "thread_pool.ll, which test_thread_pool_protocol.py executes",
-    r"@entry_of: .*, %shift": "64 less the bits of the number of slots, of which there are 64 or "
-    "more (jit/calls/dispatch_table.py)",
+    r"@planned: .*: a divisor": "sizes, and values between -2^62 and 2^62 alone",
     r"@measure: .*, %shift": "the bits of an element's size (jit/calls/kernel_table.py)",
     r"inttoptr": "an address that a table of a call holds as a number (jit/calls/kernel_table.py)",
     r"@work: .* udiv i64 %left, %parts": "twice the number of threads",
@@ -71,6 +70,7 @@ PLAIN = {
         "uitofp",
         "bitcast",
         "ptrtoint",
+        "extractvalue",
     ),
     *("phi", "br", "ret", "switch", "alloca", "fence"),
 }
@@ -78,7 +78,7 @@ FAST = re.compile(
     r"(?<![%\w.])(fast|nnan|ninf|nsz|arcp|contract|afn|reassoc|exact|disjoint|nneg|undef|unreachable|volatile)\b"
 )
 CALLS = re.compile(
-    r"llvm\.(smax|smin|umax|umin|abs|ctlz|fabs|sqrt|floor|ceil|trunc|rint|fma|maximum|minimum|lrint|prefetch|fptosi\.sat|"
+    r"llvm\.(smul\.with\.overflow|smax|smin|umax|umin|abs|ctlz|fabs|sqrt|floor|ceil|trunc|rint|fma|maximum|minimum|lrint|prefetch|fptosi\.sat|"
     r"fptoui\.sat|vector\.reduce\.(and|or)|x86\.[\w.]+|aarch64\.(neon\.[su]+dot[\w.]*|hint|[gs]et\.fpcr))(\.|$)"
 )
 LINE = re.compile(r"(?:(%[\w.]+) = )?(?:tail )?(\w+)(.*)")
