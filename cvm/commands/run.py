@@ -88,7 +88,7 @@ def run(options: Namespace) -> int:
 def write_outputs(
     options: Namespace, readings: Mapping[str, list[np.ndarray]], times: Sequence[int] = (0,)
 ) -> None:
-    """Write results, or the readings of a graph, and a picture of them."""
+    """Write results, or the readings of a graph, and a picture."""
     if options.output is not None:
         whole = options.every is not None
         write_arrays(

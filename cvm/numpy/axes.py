@@ -27,7 +27,7 @@ def whole_axis(axis: Any, rank: int) -> int:
 
 
 def whole_axes(axis: Axes, rank: int) -> tuple[int, ...]:
-    """Return different axes counted from the front; None stands for all of them."""
+    """Return different axes counted from the front; None stands for every axis."""
     if axis is None:
         return tuple(range(rank))
     found = [whole_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]

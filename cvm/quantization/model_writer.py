@@ -191,7 +191,7 @@ def concatenate(to: ModelWriter, y: Value, o: Any) -> None:
 
 
 def move(to: ModelWriter, y: Value, o: Any) -> None:
-    """Operators that move elements: to another shape, another order of axes, or a part of them."""
+    """Operators that move elements: to another shape, another order of axes, or some of the elements."""
     if o.x not in to.laid:
         return  # not of quantized numbers, or refused where it is read
     if o.name == "cvm.slice":

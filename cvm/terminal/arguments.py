@@ -187,7 +187,7 @@ def read_array(text: str, type: Type | None) -> np.ndarray:
 
 @contextmanager
 def _reading(path: str, requirement: str) -> Iterator[None]:
-    """Whatever a damaged file raises says that it is not what is wanted."""
+    """Report an exception of a damaged file as a file of another format."""
     try:
         yield
     except OSError as e:

@@ -64,7 +64,7 @@ def write(name: str, data: bytes) -> None:
 
 
 def suffix_of(name: str, suffixes: Sequence[str], expected: str) -> str:
-    """The suffix of an output, which says what is written; standard output has none."""
+    """The suffix of an output, which names its format; standard output has none."""
     if (suffix := Path(name).suffix.lower()) not in suffixes and name != "-":
         raise Usage(f"-o is {expected}; got {name}")
     return suffix

@@ -37,7 +37,7 @@ class Check(NamedTuple):
 
 
 class Mismatch(Exception):
-    """A check that does not hold: its line, and what is wrong."""
+    """A check that does not hold: its line, and the reason."""
 
 
 def check_text(text: str, checks: Sequence[Check]) -> None:

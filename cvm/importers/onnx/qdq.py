@@ -72,7 +72,7 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
 def quantised(
     node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[str, Any], opset: int
 ) -> Any:
-    """The operator on what was dequantized; None where it is not one that onnxruntime has."""
+    """The operator on the quantized values; None where onnxruntime has no such operator."""
     from onnx import helper
 
     name, domain, counts, kinds = FUSED[op.op_type]
