@@ -63,9 +63,9 @@ def find(module: Module, entry: str) -> Function:
     """Find a function or graph by name, `main` also naming the only one of a program; raise
     TargetError if there is none.
     """
-    if entry == "main" and len(module.functions) == 1:
-        return next(iter(module.functions.values()))
     if entry not in module.functions:
-        names = ", ".join(f"@{n}" for n in module.functions) or "none"
+        if entry == "main" and len(module.named) == 1:
+            return next(iter(module.named.values()))
+        names = ", ".join(f"@{n}" for n in module.named) or "none"
         raise TargetError(f"the program has no function @{entry}; it has {names}")
     return module.functions[entry]

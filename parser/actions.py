@@ -37,6 +37,7 @@ class ProgramActions(Actions):
     """The actions of `cvm.lark`. Nothing is kept between calls."""
 
     arguments = body = results = operands = attributes = one_type = types = Actions.listed
+    taken = inside = Actions.listed
 
     # 1. programs
 
@@ -79,14 +80,23 @@ class ProgramActions(Actions):
         return node
 
     short = node_of(
-        lambda name, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types)
+        lambda name, xs, attrs, regions, types: syntax.OperationNode(
+            name, xs, attrs or [], types, regions=regions or []
+        )
     )
+    regions = node_of(lambda *parts: [*parts[::2]])  # `else` between them is left out
+    region = node_of(
+        lambda arguments, brace, inside, word, operands, _: syntax.RegionNode(
+            arguments, brace, [*(inside or ()), syntax.ReturnNode(word, operands)]
+        )
+    )
+    named_value = node_of(lambda name, type: syntax.ArgumentNode(name, type, []))
 
     def generic(self, parts: list[Any]) -> syntax.OperationNode | syntax.ReturnNode:
         return (
             syntax.ReturnNode(parts[0], parts[1])
             if parts[0].text == '"func.return"'
-            else self.short(parts)
+            else self.short([*parts[:3], None, parts[3]])
         )
 
     applied = node_of(

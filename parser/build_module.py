@@ -61,7 +61,10 @@ def build(
                 if isinstance(item, syntax.FunctionNode)
                 else build_graph(scope, item)
             )
-            functions[made.name if made.name not in functions else f"{made.name}#{n}"] = made
+            functions |= {
+                **scope.bodies,
+                made.name if made.name not in functions else f"{made.name}#{n}": made,
+            }
     return Module(
         functions,
         source.filename,
@@ -119,7 +122,7 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
             arguments.append(
                 Value("", None, report.span(broken.token))
             )  # calls are not checked against it
-    scope.body = node.body
+    scope.node = node
     operations: list[Operation] = []
     returned: syntax.ReturnNode | None = None
     for statement in statements(scope, node.body):
@@ -167,7 +170,7 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
 
 
 def build_graph(scope: Scope, node: syntax.GraphNode) -> Graph:
-    scope.body = node.body
+    scope.node = node
     operations: list[Operation] = []
     for statement in statements(scope, node.body):
         if isinstance(statement, syntax.ReturnNode):
@@ -238,7 +241,7 @@ def first_token(statement: Statement) -> syntax.Token:
 
 
 def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
-    type = scope.type(node.type)
+    type = None if node.type is None else scope.type(node.type)
     known = ARGUMENT_ATTRIBUTES
     found = annotations(scope, node.attributes, type, known) if node.attributes else {}
     return scope.define(node.name, type, found)

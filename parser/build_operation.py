@@ -50,7 +50,7 @@ def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operati
     made = (
         build_constant(scope, node)
         if isinstance(node, ConstantNode)
-        else build_applied(scope, node)
+        else (_build_with_regions if node.regions else build_applied)(scope, node)
     )
     results = tuple([scope.define(r) for r in node.results]) or unnamed(made)
     if made is None:
@@ -61,6 +61,12 @@ def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operati
     if results:
         spans["results"] = results[0].span
     return Operation(operator, results, spans["op"], declared, spans, operand_types)
+
+
+def _build_with_regions(scope: Scope, node: OperationNode) -> Made | None:
+    from .regions import build_with_regions  # which few programs need
+
+    return build_with_regions(scope, node)
 
 
 def unnamed(made: Made | None) -> tuple[Value, ...]:

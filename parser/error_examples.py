@@ -97,6 +97,22 @@ parse.call: expected '(' and operands after the name of a function, got {got}
 parse.generic: expected '(' and operands after a quoted operator, got {got}
     | %y = "cvm.relu" %x ...
 
+parse.region: a function ends with return, and only a region with yield, got {got}
+    | yield
+parse.region: expected a statement or the region's yield, got {got}
+    | b.w %x {« %y = b.f %x» %y = b.f‹ %x¦ 1¦ %x {a = 1}¦ %x : () -> tensor<f32>› }
+parse.region: a region ends with yield, and only a function with return, got {got}
+    | b.w %x { %y = b.f %x return
+    | b.w %x { %y = b.f %x %y = b.f %x return
+parse.region: a region ends with its yield, got {got}
+    | b.w %x { yield %x ‹%y¦%y = b.f %x¦return› ...
+parse.region: expected '{' before the statements of a region, got {got}
+    | b.w %x ‹(%y)¦{ yield } else› 1 ...
+parse.region: expected the name of a value that enters the region, as in (%x, %y) {, got {got}
+    | b.w %x (‹«%y, »¦%y, › 1 ...
+parse.region: expected ',' or ')' after a value that enters the region, got {got}
+    | b.w %x («%y, »%y‹¦: tensor<f32>› 1 ...
+
 parse.operand: expected an operand after ',', got {got}
     | %y = ‹cvm.f¦"cvm.f"(› %x, «%x, »] ...
 parse.operand: there is no '(' that this ')' closes

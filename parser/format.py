@@ -43,25 +43,30 @@ def format_text(text: str | bytes, filename: str = "<text>") -> str:
     program = reader.read()
     if mistakes := untokened(source, diagnostics, reader.diagnostics):
         raise ParseError(mistakes)
-    return Layout(source.text, starts(program)).write()
+    return Layout(source.text, *starts(program)).write()
 
 
-def starts(program: ProgramNode) -> set[int]:
-    """The offsets at which functions and statements begin."""
-    offsets: set[int] = set()
-    for item in program.items:
-        if not isinstance(item, BrokenNode):
-            offsets.add(item.word.start)
-            offsets |= {first_token(s).start for s in item.body if not isinstance(s, BrokenNode)}
-    return offsets
+def starts(program: ProgramNode) -> tuple[set[int], set[int]]:
+    """The offsets at which functions and statements begin, and those of the braces of regions."""
+    items = [i for i in program.items if not isinstance(i, BrokenNode)]
+    offsets, braces = {i.word.start for i in items}, set[int]()
+    waiting = [s for i in items for s in i.body]
+    while waiting:
+        if not isinstance(statement := waiting.pop(), BrokenNode):
+            offsets.add(first_token(statement).start)
+            for region in getattr(statement, "regions", ()):
+                braces.add(region.brace.start)
+                waiting += region.body
+    return offsets, braces
 
 
 class Layout:
     """A text being written again, line by line."""
 
-    def __init__(self, text: str, starts: set[int]) -> None:
+    def __init__(self, text: str, starts: set[int], regions: set[int]) -> None:
         self.text = text
         self.starts = starts
+        self.regions = regions  # the offsets of their braces
         self.lines: list[str] = []
         self.trailing: dict[int, str] = {}  # the comments at the end of lines
         self.line: list[str] = []  # the pieces of the line being written
@@ -115,8 +120,8 @@ class Layout:
             self.blank_line(breaks, token.type in HEADS, token.type == "RBRACE")
             self.put(INDENT * self.level)
             self.head = token.type in (*HEADS, "MODULE")
-        elif token.type == "BECOMES":  # after the brace that closes the first program
-            self.head = True
+        elif token.type in ("BECOMES", "ELSE") and self.before == "RBRACE":
+            self.head = token.type == "BECOMES"  # after the brace that closes the first program
             self.put(" ")
         elif breaks and self.last != "BECOMES":
             self.end_line()
@@ -126,7 +131,8 @@ class Layout:
         self.put(self.laid_out(token))
         self.last = "PREFIX" if token.type in SIGNS and self.before not in OPERANDS else token.type
         self.before = token.type
-        if token.type in OPENING and not (token.type == "LBRACE" and self.head and not self.open):
+        is_body = token.start in self.regions or (self.head and not self.open)
+        if token.type in OPENING and not (token.type == "LBRACE" and is_body):
             self.open.append(self.column)
         elif token.type in CLOSING and self.open:
             self.open.pop()

@@ -149,8 +149,14 @@ class Reader:
                 kind := next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)
             ) is None:
                 continue
-            if kind == "BROKEN_STATEMENT" and _closes(values[depth - 1 :]):
-                continue
+            if kind == "BROKEN_STATEMENT" and (
+                _closes(values[depth - 1 :])
+                or (
+                    token.type in (*HEADS, END, "RBRACE")
+                    and "RBRACE" not in rows[states[depth - 1]]
+                )
+            ):
+                continue  # a region that ends without its yield is broken with its operation
             start = min(
                 (s for v in values[depth - 1 :] if (s := first_offset(v)) is not None),
                 default=token.start,
@@ -186,5 +192,7 @@ class Reader:
 
 
 def _closes(values: list[object]) -> bool:
-    """Test whether the brace that ends a body is among what the parser has read."""
-    return any(isinstance(v, Token) and v.type == "RBRACE" for v in values)
+    """Test whether the brace that ends a body, or a region's yield, is among what the parser has
+    read.
+    """
+    return any(isinstance(v, Token) and v.type in ("RBRACE", "YIELD") for v in values)

@@ -44,7 +44,7 @@ class Ahead:
         it.
         """
         token = self[n]
-        if token.type in ("RESULT", "RETURN"):
+        if token.type in ("RESULT", "RETURN", "YIELD"):
             return self.on_new_line(n)
         if token.type == "VALUE" and self.on_new_line(n):
             while self[n].type == "VALUE" and self[n + 1].type == "COMMA":
@@ -54,10 +54,14 @@ class Ahead:
 
     def begins_body(self, n: int) -> bool:
         """Test whether the brace opens the body of a function, not a dictionary."""
-        after = self[n + 1].type
-        return after in ("VALUE", "RBRACE", "RESULT") or (
-            after in STARTS and self[n + 2].type != "EQUAL"
-        )
+        return opens_block(self[n + 1].type, self[n + 2].type)
+
+    def ends_function(self, n: int) -> bool:
+        """Test whether a return stands here, and the brace after it closes a function."""
+        if self[n].type != "RETURN":
+            return False
+        end = next(m for m in count(n) if self[m].type in ("RBRACE", END))
+        return self[end + 1].type in (END, *HEADS)
 
     def block_end(self, n: int) -> int:
         """The token after the block of statements that begins here, or n where no block is followed
@@ -72,9 +76,29 @@ class Ahead:
         return n
 
 
+def opens_block(first: str, second: str) -> bool:
+    """Test whether what follows a brace begins statements, not a dictionary."""
+    return first in ("VALUE", "RBRACE", "RESULT", "YIELD") or (
+        first in STARTS and second != "EQUAL"
+    )
+
+
+def in_region(taken: list[Token]) -> bool:
+    """Test whether the tokens of a statement end in an open region."""
+    kinds = [*(t.type for t in taken), "", ""]
+    opened: list[bool] = []
+    for n, kind in enumerate(kinds):
+        if kind == "LBRACE":
+            opened.append(opens_block(kinds[n + 1], kinds[n + 2]) and kinds[n + 1] != "RETURN")
+        elif kind == "RBRACE" and opened:
+            opened.pop()
+    return any(opened)
+
+
 def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
     depth = sum(DEPTH.get(t.type, 0) for t in taken)
     braces = sum(DEPTH[t.type] for t in taken if t.type in ("LBRACE", "RBRACE"))
+    inside = in_region([*taken, ahead[0]])
     n = 0
     while True:
         if (token := ahead[n]).type == "LBRACE":
@@ -84,11 +108,14 @@ def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
         if token.type == END or (token.type in HEADS and ahead.on_new_line(n)):
             return n
         if (token.type == "RBRACE" and braces <= 0) or (
-            (n or taken) and ahead.begins_statement(n, depth)
+            (n or taken)
+            and (not inside or ahead.ends_function(n))
+            and ahead.begins_statement(n, depth)
         ):
             return n
         depth += DEPTH.get(token.type, 0)
         braces += DEPTH[token.type] if token.type in ("LBRACE", "RBRACE") else 0
+        inside = inside and braces > 0
         n += 1
 
 

@@ -5,12 +5,13 @@ more.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from ..dialect.builtin import Elements
-from ..dialect.ir.function import Value
+from ..dialect.ir.function import Function, Value
 from ..dialect.support.compilation_context import too_many
 from ..dialect.support.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.support.suggest import did_you_mean
@@ -20,11 +21,12 @@ from .dense_literals import read_dense
 from .syntax_tree import (
     ConstantNode,
     DenseNode,
+    FunctionNode,
+    GraphNode,
     Item,
     Mistake,
     OperandNode,
     OperationNode,
-    StatementNode,
     Token,
 )
 from .type_syntax import read_type
@@ -63,6 +65,9 @@ class Report:
 class Scope:
     """The values of one function, the functions of the module and the files beside the program."""
 
+    depth = 0  # of regions around these values
+    bodies: Mapping[str, Function] = MappingProxyType({})  # those of its regions
+
     def __init__(
         self, report: Report, functions: dict[str, Token], files: Files | None, lenient: bool
     ) -> None:
@@ -73,7 +78,7 @@ class Scope:
         self.headless = False  # the arguments are not known: do not complain of unknown values
         self.values: dict[str, Value] = {}
         self.forgiven: dict[str, Value] = {}
-        self.body: list[StatementNode] = []
+        self.node: FunctionNode | GraphNode | None = None  # once its arguments are defined
 
     def define(
         self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None
@@ -115,7 +120,9 @@ class Scope:
     def later(self) -> dict[str, Token]:
         """The place where each result of the function is defined."""
         statements = [
-            s for s in reversed(self.body) if isinstance(s, (OperationNode, ConstantNode))
+            s
+            for s in reversed(self.node.body if self.node else [])
+            if isinstance(s, (OperationNode, ConstantNode))
         ]
         return {r.name: r for s in statements for r in s.results}
 

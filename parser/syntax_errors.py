@@ -14,7 +14,7 @@ from .lalr_tables import END
 from .lex import UNKNOWN
 from .resynchronize import STARTS
 from .similar_operators import similar_operators
-from .syntax_tree import Token
+from .syntax_tree import ConstantNode, OperationNode, Token
 
 KNOWN = set(
     "<>?!.^"
@@ -145,6 +145,8 @@ def open_bracket(parser: Parser, token: Token) -> Token | None:
             )
         elif isinstance(value, Token) and value.text in CLOSING.values():
             brackets.pop()
+        elif isinstance(value, (OperationNode, ConstantNode)) and brackets[-1] is not None:
+            brackets[-1] = None  # the brace of a region
     return brackets[-1]
 
 

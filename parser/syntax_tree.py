@@ -103,6 +103,7 @@ class OperationNode:
     type: Token | None = None
     expression: ExpressionNode[OperandNode] | OperandNode | None = None
     results: list[Token] = field(default_factory=list)
+    regions: "list[RegionNode]" = field(default_factory=list)
 
     @property
     def operator(self) -> str:
@@ -137,9 +138,21 @@ StatementNode: TypeAlias = OperationNode | ConstantNode | ReturnNode | BrokenNod
 
 @dataclass(slots=True)
 class ArgumentNode:
+    """An argument of a function or of a region, which may leave its type out."""
+
     name: Token
-    type: Token
+    type: Token | None
     attributes: list[AttributeNode]
+
+
+class RegionNode(NamedTuple):
+    """Statements inside of an operation, the last of which is its `yield`. Without `arguments`, the
+    values that enter it keep the names of the operands.
+    """
+
+    arguments: list[ArgumentNode] | None
+    brace: Token
+    body: list[StatementNode]
 
 
 @dataclass(slots=True)

@@ -80,7 +80,7 @@ def check(options: Namespace) -> int:
                 )
                 operations = sum(len(f.operations) for f in program.functions.values())
                 parts = [
-                    counted(len(program.functions), "function"),
+                    counted(len(program.named), "function"),
                     counted(operations, "operation"),
                 ]
                 parts += [counted(n, "rewrite") for n in [len(program.rewrites)] if n]

@@ -26,6 +26,8 @@ GENERAL = {  # what may follow any operator's name in a code
     "overflow": "the integers that an operation computes stay "
     "in their type, whatever the arguments "
     "are in their ranges",
+    "regions": "an operation has a region for each function that its operator takes, which names "
+    "every value that enters it",
     "results": "an operation has as many results, and result types, as its operator gives",
     "size": "the elements of a result can be counted in 62 bits",
     "type": "operands and results have the types that the program states",

@@ -83,14 +83,21 @@ class Document:
             next((t.name for t in self.tokens[start:end] if t.type == "SYMBOL"), "")
         )
 
+    def values(self, index: int) -> list[Value]:
+        """The values of the function around a token, and of its regions."""
+        if (function := self.function(index)) is None:
+            return []
+        start, end = (self.tokens[i].end for i in (self.scope(index)[0], self.scope(index)[1] - 1))
+        bodies = (f for f in self.module.functions.values() if f.captured is not None)
+        inside = (f for f in bodies if start < f.span.start < end)
+        return [v for f in (function, *inside) for v in f.values()]
+
     def value(self, index: int) -> Value | None:
-        function = self.function(index)
-        name = self.tokens[index].name
-        return (
-            None
-            if function is None
-            else next((v for v in function.values() if v.name == name), None)
-        )
+        """The value of this name that was defined last before a token."""
+        token = self.tokens[index]
+        same = [v for v in self.values(index) if v.name == token.name]
+        before = [v for v in same if v.span.start <= token.start]
+        return max(before or same, key=lambda v: v.span.start, default=None)
 
     def occurrences(self, index: int | None) -> list[Token]:
         """The tokens that name what a token names, first its definition: a value in its function,
@@ -149,14 +156,14 @@ class Document:
 
     def hints(self) -> Iterator[tuple[int, str]]:
         """The inferred type of each result, and the offset after which it stands."""
+        operations = (o for f in self.module.functions.values() for o in f.operations)
+        inferred = (o for o in operations if o.declared is None)
+        values = [r for o in inferred if not isinstance(o.operator, Const) for r in o.results]
+        types = {v.span.start: v.type for v in values}
         for index in self.heads:
-            function = self.function(index)
-            inferred = (o for o in (function.operations if function else ()) if o.declared is None)
-            values = [r for o in inferred if not isinstance(o.operator, Const) for r in o.results]
-            types = {v.name: v.type for v in values if v.type is not None}
             for i in range(index, self.scope(index)[1]):
-                if i in self.definitions and self.tokens[i].name in types:
-                    yield self.tokens[i].end, f": {types.pop(self.tokens[i].name)}"
+                if i in self.definitions and (type := types.get(self.tokens[i].start)) is not None:
+                    yield self.tokens[i].end, f": {type}"
 
     def completions(self, offset: int) -> list[tuple[str, str, str]]:
         """The words that may stand at an offset, each with its kind and a line about it."""
@@ -169,13 +176,10 @@ class Document:
             names = dict.fromkeys(
                 t.text for t in self.tokens[first:last] if t.type in NAMED and t.start + 1 < offset
             )
-            function = self.function(before)
-            types = {
-                f"%{v.name}": str(v.type or "") for v in (function.values() if function else ())
-            }
+            types = {f"%{v.name}": str(v.type or "") for v in self.values(before)}
             return [(n, "value", types.get(n, "")) for n in names if n[0] == "%" and n != word]
         if word.startswith("@"):
-            return [(f"@{f.name}", "function", head(f)) for f in self.module.functions.values()]
+            return [(f"@{f.name}", "function", head(f)) for f in self.module.named.values()]
         if line.count("<") > line.count(">"):
             return [(n, "type", "an element type") for n in ELEMENT_TYPES]
         if line.rfind("{") > line.rfind("}"):

@@ -119,7 +119,7 @@ def read_kernels(text: str, filename: str) -> Plan:
 
 def entries(program: Level) -> list[str]:
     """The names of what can be called; the kernels of a text are called together."""
-    return [*program.functions] if isinstance(program, Module) else [program.name]
+    return [*program.named] if isinstance(program, Module) else [program.name]
 
 
 def compiled(

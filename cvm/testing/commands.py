@@ -17,7 +17,7 @@ import numpy as np
 
 import cvm
 from cvm.dialect.ir.module import Module
-from cvm.dialect.ir.program_printer import print_function, print_module
+from cvm.dialect.ir.program_printer import bodies_of, print_function, print_module
 from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.support.suggest import did_you_mean
 from cvm.dialect.types.tensor_types import kind_of
@@ -164,7 +164,7 @@ def _text(test: Filetest, command: Command) -> Golden:
         and p.level == "graph"
     ):
         golden = {}
-        for entry, function in program.functions.items():
+        for entry, function in program.named.items():
             if (new := run_passes([p], function, context_of(program, function))) is not function:
                 golden[entry] = _lines(print_function(new))
         return golden
@@ -190,8 +190,9 @@ def graph(test: Filetest, command: Command) -> Golden:
     if "file(" not in (printed := show(module)):
         _reads_back(printed, show(cvm.parse(printed)))
     if show is print_ranges:
-        return {name: _lines(print_ranges(module, [name])) for name in module.functions}
-    return {name: _lines(print_function(f)) for name, f in module.functions.items()}
+        return {name: _lines(print_ranges(module, [name])) for name in module.named}
+    bodies = bodies_of(module)
+    return {name: _lines(print_function(f, bodies=bodies)) for name, f in module.named.items()}
 
 
 def _reads_back(printed: str, again: str) -> None:

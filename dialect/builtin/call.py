@@ -1,6 +1,6 @@
 """Calls: operators that name a function of the module."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -35,6 +35,13 @@ class Calling(Operator[T]):
         known = replace(self)
         object.__setattr__(known, "signature", (tuple(passed), tuple(results)))
         return known
+
+    @classmethod
+    def implied(cls, operands: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that may be left out beside a region, of an operation with this many
+        operands before it.
+        """
+        return {}
 
     def passed(self, count: int) -> tuple[T, ...]:
         """The operands that are passed to a callee of `count` arguments."""

@@ -4,7 +4,7 @@
 The body is compiled once, however many steps there are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -139,6 +139,10 @@ class Scan(Loop[T]):
     def count(self: Any) -> Any:
         return self.trips if self.trips is not None else self.scanned[0].shape[0]
 
+    @classmethod
+    def implied(cls, operands: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        return {"carry": operands - attributes.get("scan", 0)}
+
     def steps(self: Any) -> Steps:
         return Steps(self.carry, self.scan, self.count, self.reverse)
 
@@ -223,6 +227,10 @@ class While(Loop[T]):
     @property
     def carried(self: Any) -> tuple[Any, ...]:
         return self.arguments[1 : 1 + self.carry]
+
+    @classmethod
+    def implied(cls, operands: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        return {"carry": operands - 1}
 
     def steps(self: Any) -> Steps:
         return Steps(self.carry)

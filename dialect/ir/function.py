@@ -109,7 +109,11 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """`func @name(arguments) -> declared { operations; return results }`."""
+    """`func @name(arguments) -> declared { operations; return results }`.
+
+    The body of a region is a function, too: `captured` is the number of its last arguments that
+    stand for values around the region, and None of any other function.
+    """
 
     name: str
     arguments: tuple[Value, ...]
@@ -118,6 +122,7 @@ class Function:
     declared: tuple[Type, ...] | None = None
     span: Span = NOWHERE
     return_spans: tuple[Span, ...] = ()
+    captured: int | None = None
 
     is_graph: ClassVar[bool] = False
 

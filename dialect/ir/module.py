@@ -26,6 +26,11 @@ class Module:
     def with_functions(self, functions: dict[str, Function]) -> "Module":
         return replace(self, functions=functions)
 
+    @property
+    def named(self) -> dict[str, Function]:
+        """The functions that the text names: all but the bodies of regions."""
+        return {n: f for n, f in self.functions.items() if f.captured is None}
+
     @cached_property
     def effects(self) -> frozenset[str]:
         """The names of the functions that have an effect, or call one that has."""

@@ -3,7 +3,8 @@ generic form.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -28,27 +29,51 @@ def print_module(
 
     `notes` of operations are comments after them, in the short form.
     """
-    functions = [print_function(f, generic, notes) for f in module.functions.values()]
+    bodies = {} if generic else bodies_of(module)
+    functions = [
+        print_function(f, generic, notes, bodies)
+        for name, f in module.functions.items()
+        if name not in bodies
+    ]
     if not generic:
         return "\n".join([*map(_rewrite, getattr(module, "rewrites", {}).values()), *functions])
     body = "".join(functions)
     return "module {\n" + "".join(f"  {line}\n" for line in body.splitlines()) + "}\n"
 
 
+def bodies_of(module: Functions) -> dict[str, Function]:
+    """The bodies of regions that one operation of another function has."""
+    uses = Counter(
+        str(v)
+        for name, f in module.functions.items()
+        for o in f.operations
+        for v in vars(o.operator).values()
+        if isinstance(v, Symbol) and v != name
+    )
+    return {n: f for n, f in module.functions.items() if f.captured is not None and uses[n] == 1}
+
+
 def print_function(
-    function: Function, generic: bool = False, notes: Notes = MappingProxyType({})
+    function: Function,
+    generic: bool = False,
+    notes: Notes = MappingProxyType({}),
+    bodies: Mapping[str, Function] = MappingProxyType({}),
 ) -> str:
+    """The text of a function; `bodies` are the functions that are printed as regions."""
     if generic:
         return _generic_function(function)
     return (
-        _short_graph(function, notes)
+        _short_graph(function, notes, bodies)
         if isinstance(function, Graph)
-        else _short_function(function, notes)
+        else _short_function(function, notes, bodies=bodies)
     )
 
 
 class Names:
     """A unique name for every value: its own, unless another value has it."""
+
+    bodies: Mapping[str, Function] = MappingProxyType({})  # that are printed as regions
+    notes: Notes = MappingProxyType({})
 
     def __init__(self, taken: Iterable[Value] = (), generic: bool = False) -> None:
         self.generic = generic  # there, a name that begins with a digit is a number
@@ -62,6 +87,13 @@ class Names:
             self.given[value] = self.fresh(value.name)
         return self.given[value]
 
+    def inside(self) -> "Names":
+        """The names in a region, which has those around it."""
+        inner = Names()
+        inner.given, inner.used = {**self.given}, {**self.used}
+        inner.bodies, inner.notes = self.bodies, self.notes
+        return inner
+
     def fresh(self, wanted: str) -> str:
         wanted = re.sub(r"[^A-Za-z0-9_.$]", "_", wanted) or "0"
         if self.generic and wanted[0].isdigit() and (not wanted.isdigit() or wanted in self.used):
@@ -74,11 +106,17 @@ class Names:
 
 def _rewrite(rewrite: Rewrite) -> str:
     before = _short_function(rewrite.before, {}, "rewrite").rstrip()
-    return f"{before} => {{\n{_body(rewrite.after, Names(rewrite.after.arguments), {})}"
+    return f"{before} => {{\n{_body(rewrite.after, Names(rewrite.after.arguments))}\n"
 
 
-def _short_function(function: Function, notes: Notes, word: str = "func") -> str:
+def _short_function(
+    function: Function,
+    notes: Notes,
+    word: str = "func",
+    bodies: Mapping[str, Function] = MappingProxyType({}),
+) -> str:
     names = Names(function.arguments)
+    names.notes, names.bodies = notes, bodies
     arguments = [f"{names.of(a)}: {a.type}{_dictionary(a.attributes)}" for a in function.arguments]
     outcome = _outcome(function) if word == "func" else ""
     head = f"{word} @{function.name}({', '.join(arguments)}){outcome} {{"
@@ -86,25 +124,29 @@ def _short_function(function: Function, notes: Notes, word: str = "func") -> str
         begin = f"{word} @{function.name}("
         head = begin + (",\n" + " " * len(begin)).join(arguments) + ")"
         head += f"\n   {outcome} {{" if outcome else " {"
-    return f"{head}\n{_body(function, names, notes)}"
+    return f"{head}\n{_body(function, names)}\n"
 
 
-def _body(function: Function, names: Names, notes: Notes) -> str:
-    lines = [_line(o, names, notes) for o in function.operations]
-    lines.append(f"  return {', '.join(map(names.of, function.results))}".rstrip())
-    return "\n".join([*lines, "}\n"])
+def _body(function: Function, names: Names, word: str = "return") -> str:
+    lines = [_line(o, names) for o in function.operations]
+    lines.append(f"  {word} {', '.join(map(names.of, function.results))}".rstrip())
+    return "\n".join([*lines, "}"])
 
 
-def _short_graph(graph: Graph, notes: Notes) -> str:
+def _short_graph(graph: Graph, notes: Notes, bodies: Mapping[str, Function]) -> str:
     names = Names()
+    names.notes, names.bodies = notes, bodies
     return "\n".join(
-        [f"graph @{graph.name} {{", *(_line(o, names, notes) for o in graph.operations), "}\n"]
+        [f"graph @{graph.name} {{", *(_line(o, names) for o in graph.operations), "}\n"]
     )
 
 
-def _line(operation: Operation, names: Names, notes: Notes) -> str:
-    text = f"  {operation_text(operation, names)}"
-    return f"{text}  // {notes[operation]}" if operation in notes else text
+def _line(operation: Operation, names: Names) -> str:
+    text = f"  {operation_text(operation, names)}".replace("\n", "\n  ")
+    if operation not in names.notes:
+        return text
+    first, *rest = text.split("\n")  # a region follows
+    return "\n".join([f"{first}  // {names.notes[operation]}", *rest])
 
 
 def _outcome(function: Function) -> str:
@@ -122,7 +164,12 @@ def _outcome(function: Function) -> str:
 def operation_text(operation: Operation, names: Names) -> str:
     """One operation in the short form."""
     operator = operation.operator
-    operands = ", ".join(_operand(v, operator.dialect, names) for _, v in operator.operands())
+    shown = [v for _, v in operator.operands()]
+    regions = ""
+    callees = [str(v) for v in vars(operator).values() if isinstance(v, Symbol)]
+    if names.bodies and callees and all(c in names.bodies for c in callees):
+        shown, regions = _regions(operator, [names.bodies[c] for c in callees], names)
+    operands = ", ".join(_operand(v, operator.dialect, names) for v in shown)
     if isinstance(operator, Const):
         text = f"const {operator.data.text} : {operator.type}"
     elif operator.labelled:
@@ -131,11 +178,20 @@ def operation_text(operation: Operation, names: Names) -> str:
         attributes = written_attributes(operator)
         callee = attributes.pop("callee", None)
         text = operator.name
-        if callee is not None:
+        if regions:
+            calling: Any = operator
+            implied = calling.implied(len(shown), attributes)
+            attributes = {
+                n: v
+                for n, v in attributes.items()
+                if not isinstance(v, Symbol) and (n not in implied or implied[n] != v)
+            }
+            text += f" {operands}" if operands else ""
+        elif callee is not None:
             text += f" @{callee}({operands})"
         elif operands:
             text += f" {operands}"
-        text += _dictionary(attributes) + _stated(operation)
+        text += _dictionary(attributes) + regions + _stated(operation, len(shown))
     results = ", ".join(map(names.of, operation.results))
     return f"{results} = {text}" if results else text
 
@@ -153,11 +209,43 @@ def _labelled(operator: Operator[Any], operands: str) -> str:
     return f"{text} : {type}" if type is not None else text
 
 
-def _stated(operation: Operation) -> str:
+def _regions(operator: Any, bodies: Sequence[Function], names: Names) -> tuple[list[Value], str]:
+    """The operands before an operation's regions, and the regions; what these capture has the name
+    that it has around them.
+    """
+    given = [*operator.arguments]
+    first = len(given) - min(b.captured or 0 for b in bodies)
+    while any(isinstance(v, Literal) for v in given[first:]):  # which has no name to be used by
+        first += 1
+    shown = [v for _, v in operator.operands()]
+    shown = shown[: len(shown) - len(given[first:])]
+    texts = []
+    for body in bodies:
+        count = len(body.arguments) - len(given[first:])
+        entering = operator.passed(0)[:count]
+        inner = names.inside()
+        for argument, value in zip(body.arguments[count:], given[first:], strict=True):
+            inner.given[argument] = names.of(value)
+        # an argument keeps the name of its operand where nothing else that is used has it
+        keeps = len({*entering}) == count and not {*entering} & {*given[first:]}
+        for argument, value in zip(body.arguments, entering, strict=False):
+            if keeps and not isinstance(value, Literal) and argument.name == value.name:
+                inner.given[argument] = names.of(value)
+        named = [inner.of(a) for a in body.arguments[:count]]
+        same = [names.given.get(v) for v in entering] == named
+        texts.append(
+            ("" if same else f" ({', '.join(named)})") + f" {{\n{_body(body, inner, 'yield')}"
+        )
+    return shown, " else".join(texts)
+
+
+def _stated(operation: Operation, shown: int) -> str:
     """The signature, if the program states result types."""
     if operation.declared is None:
         return ""
-    stated = operation.declared_operands or tuple(v.type for _, v in operation.operator.operands())
+    stated = operation.declared_operands
+    if stated is None or len(stated) != shown:
+        stated = tuple(v.type for _, v in operation.operator.operands())[:shown]
     return "" if None in stated else f" : {signature(stated, operation.declared)}"
 
 

@@ -83,7 +83,8 @@ def check(module: Module) -> tuple[Module, list[Diagnostic]]:
         diagnostics += check_expansion(module, order)
     known: Known = {}
     typed: dict[str, Function] = {}
-    for key in order:
+    # the bodies of regions, whose arguments get types from the operations, come last
+    for key in sorted(order, key=lambda k: None in [a.type for a in module.functions[k].arguments]):
         if too_many(diagnostics):
             break
         function = module.functions[key]
@@ -252,14 +253,13 @@ def _operands_agree(
             return False
     if operation.declared_operands is None:
         return True
-    if len(operation.declared_operands) != len(operands):
+    if len(operation.declared_operands) != (count := len(operands) - _captured(scope, operator)):
         message = (
-            f"expected {counted(len(operands), 'operand type')}, got "
-            f"{len(operation.declared_operands)}"
+            f"expected {counted(count, 'operand type')}, got {len(operation.declared_operands)}"
         )
         scope.report(f"{operator.name}.operands", message, operation.at("types"))
         return False
-    for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
+    for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=False):
         if (type := type_of(scope, value)) is not None and not agree(
             with_sizes(stated, bound), type
         ):
@@ -269,6 +269,12 @@ def _operands_agree(
             )
             return False
     return True
+
+
+def _captured(scope: Scope, operator: Operator[Any]) -> int:
+    """The number of operands that stand for what a region captures, whose types are not stated."""
+    callee = scope.module.functions.get(getattr(operator, "callee", ""))
+    return 0 if callee is None else callee.captured or 0
 
 
 def _untaken(operator: Operator[Any], name: str, type: Any) -> str:
@@ -417,6 +423,8 @@ def _check_call(
     scope: Scope, operation: Operation, typed: Calling[Type]
 ) -> tuple[Type, ...] | None:
     callee = scope.module.functions.get(typed.callee)
+    if callee is not None and callee.captured is not None:
+        _check_body(scope, callee, typed.passed(len(callee.arguments)))
     if callee is None or any(a.type is None for a in callee.arguments):
         return None  # reported by the parser
     at = operation.at("callee")
@@ -476,6 +484,27 @@ def _check_call(
     if (results := scope.known[key]) is None:
         return None
     return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
+
+
+def _check_body(scope: Scope, body: Function, passed: Sequence[Type]) -> None:
+    """Give the arguments of a region's body the types of what is passed to it; a computed size
+    becomes one without a name. Its mistakes are reported where it is verified itself, afterwards.
+    """
+    if all(a.type is not None for a in body.arguments):
+        return
+    sizes: dict[object, Dim] = {}
+
+    def own(d: Dim) -> Dim:
+        if isinstance(d, int) or d.is_atom:
+            return d
+        return sizes.setdefault(d.key, Size.unknown())
+
+    for argument, type in zip(body.arguments, passed, strict=True):
+        argument.type = argument.type or type.with_array_shape(tuple(map(own, type.array_shape)))
+    types = dict(zip(body.arguments, body.argument_types, strict=True))
+    inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
+    found = check_function(inner, body)
+    scope.known[_called(body.name, body.argument_types)] = None if inner.diagnostics else found
 
 
 def _typed(function: Function, types: Values) -> Function:

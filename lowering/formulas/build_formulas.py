@@ -139,7 +139,8 @@ def _callee(
     context = Context(module)
     for change in body:
         callee = change(callee, context) or callee
-    named = replace(callee, name=f"{caller}.{callee.name}")
+    own = callee.name.removeprefix(f"{caller}.")  # the name of a region's body begins with it
+    named = replace(callee, name=f"{caller}.{own}")
     return build_formulas(named, context, body, steps, verified)
 
 

@@ -196,12 +196,6 @@ def notes(program: str) -> list[str]:
             for rest, column, said, got in (
                 ("\n  return %y\n}", 3, "expected the name of an attribute", "return"),
                 (
-                    "\n  %z = cvm.relu %y\n  return %z\n}",
-                    3,
-                    "expected the name of an attribute",
-                    "%z",
-                ),
-                (
                     "a = 1,\n  return %y\n}\nfunc @g() { return }",
                     3,
                     "expected the name of an attribute",
