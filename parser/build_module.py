@@ -15,7 +15,7 @@ from ..dialect.types.attributes import attribute_text
 from ..dialect.types.constant_files import Files
 from ..dialect.types.tensor_types import Type
 from . import syntax_tree as syntax
-from .build_operation import build_operation, stated_types
+from .build_operation import Made, build_operation, stated_types
 from .generic_form import unquoted
 from .infix import build_infix
 from .scope import Report, Scope
@@ -228,8 +228,16 @@ def build_statement(
     """
     if isinstance(node, syntax.OperationNode) and node.expression is not None:
         return build_infix(scope, node)
-    operation = build_operation(scope, node)
+    operation = build_operation(
+        scope, node, _build_with_regions if getattr(node, "regions", ()) else None
+    )
     return [] if operation is None else [operation]
+
+
+def _build_with_regions(scope: Scope, node: syntax.OperationNode) -> Made | None:
+    from .regions import build_with_regions  # which few programs need
+
+    return build_with_regions(scope, node, build_function)
 
 
 def first_token(statement: Statement) -> syntax.Token:

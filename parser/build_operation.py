@@ -2,7 +2,7 @@
 operator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -45,12 +45,18 @@ def form_of(operator: type[Operator[Any]]) -> Form:
 Made = tuple[Operator[Value], dict[str, Span], tuple[Type, ...] | None, tuple[Type, ...] | None]
 
 
-def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operation | None:
-    """The operation, or None where it is broken; its results are known in either case."""
+def build_operation(
+    scope: Scope,
+    node: OperationNode | ConstantNode,
+    build: Callable[[Scope, OperationNode], Made | None] | None = None,
+) -> Operation | None:
+    """The operation, or None where it is broken; its results are known in either case. `build` is
+    for one that has regions.
+    """
     made = (
         build_constant(scope, node)
         if isinstance(node, ConstantNode)
-        else (_build_with_regions if node.regions else build_applied)(scope, node)
+        else (build or build_applied)(scope, node)
     )
     results = tuple([scope.define(r) for r in node.results]) or unnamed(made)
     if made is None:
@@ -61,12 +67,6 @@ def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operati
     if results:
         spans["results"] = results[0].span
     return Operation(operator, results, spans["op"], declared, spans, operand_types)
-
-
-def _build_with_regions(scope: Scope, node: OperationNode) -> Made | None:
-    from .regions import build_with_regions  # which few programs need
-
-    return build_with_regions(scope, node)
 
 
 def unnamed(made: Made | None) -> tuple[Value, ...]:

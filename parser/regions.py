@@ -7,7 +7,7 @@ Values that a region uses from around it are captured: they become the last oper
 arguments of the function. The verifier gives the arguments the types of the operands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,8 +79,13 @@ def visible(scope: Scope, name: str) -> Value | None:
     return found
 
 
-def build_with_regions(scope: Scope, node: OperationNode) -> Made | None:
-    """The operation over its operands and what its regions capture, or None where it is broken."""
+Build = Callable[[Scope, FunctionNode], Function]
+
+
+def build_with_regions(scope: Scope, node: OperationNode, build: Build) -> Made | None:
+    """The operation over its operands and what its regions capture, or None where it is broken;
+    `build` is for functions.
+    """
     report = scope.report
     if (operator := OPERATORS.get(node.operator)) is None:
         return build_applied(scope, node)  # which reports it
@@ -112,11 +117,11 @@ def build_with_regions(scope: Scope, node: OperationNode) -> Made | None:
     if operands is None or attributes is None:
         return None
     attributes = {n: v for n, v in implied.items() if n not in given} | attributes
-    callee: dict[str, Any] = {c: Symbol("") for c in callees}
-    operation = operator(**operands, **attributes, **callee)
+    unbuilt: dict[str, Any] = dict.fromkeys(callees, Symbol(""))
+    operation = operator(**operands, **attributes, **unbuilt)
     entering = operation.passed(0)
     tokens = {v: t for (_, v), t in zip(operation.operands(), node.operands, strict=True)}
-    built = [build_region(scope, node, r, entering, tokens) for r in node.regions]
+    built = [build_region(scope, node, r, entering, tokens, build) for r in node.regions]
     if None in built:
         return None
     bodies = [b for b in built if b is not None]
@@ -143,10 +148,9 @@ def build_region(
     region: RegionNode,
     entering: Sequence[Value],
     tokens: dict[Value, Any],
+    build: Build,
 ) -> tuple[Function, Region] | None:
     """The function of a region, without what it captures, and its scope."""
-    from .build_module import build_function  # which builds operations
-
     report = scope.report
     if scope.depth >= MAX_DEPTH:
         said = f"regions are at most {MAX_DEPTH} deep"
@@ -164,7 +168,7 @@ def build_region(
         return report.at(at, f"{node.operator}.regions", said)
     inner = Region(scope)
     head = FunctionNode(region.brace, None, [*arguments], None, region.body)
-    function = build_function(inner, head)
+    function = build(inner, head)
     while isinstance(scope, Region):
         scope = scope.outer
     owner = scope.node and scope.node.name
