@@ -60,6 +60,7 @@ from .loops.legalize_types import legalize_types
 from .loops.loop_partition import loop_partition
 from .loops.nontemporal_stores import nontemporal_stores
 from .loops.parallelize import parallelize
+from .loops.prefetch import prefetch
 from .loops.sanitize import sanitize
 from .loops.saturating_narrow import saturating_narrow
 from .loops.tighten_bounds import tighten_bounds
@@ -142,7 +143,14 @@ NESTS = (
 )
 TILE = (*VERSIONS, *NESTS)
 TILES = tile_and_fuse.with_options(body=TILE)
-CPU_SCHEDULE = (TILES, *TILE, nontemporal_stores, kernel_condition_to_branch, place_buffers)
+CPU_SCHEDULE = (
+    TILES,
+    *TILE,
+    nontemporal_stores,
+    kernel_condition_to_branch,
+    prefetch,
+    place_buffers,
+)
 CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
 
 # C for processors without vectors: small code, and narrow arrays
@@ -218,6 +226,7 @@ STEP_SCHEDULE = (
     slp_vectorize,
     time_skew,
     fast_forward,
+    prefetch,
     place_buffers,
 )
 STEP = (*GRAPH, *TO_FORMULAS, *STEP_LOOPS, *STEP_SCHEDULE)

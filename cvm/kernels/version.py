@@ -64,11 +64,13 @@ class Version:
     def _lowered(self, plan: Plan) -> Plan:
         from cvm.lowering.loops.expand_functions import expand_functions
         from cvm.lowering.loops.legalize_types import legalize_types
+        from cvm.lowering.loops.prefetch import prefetch
         from cvm.lowering.pass_context import Context
         from cvm.lowering.passes import run_passes
         from cvm.lowering.storage.place_buffers import place_buffers
 
-        return run_passes((expand_functions, legalize_types, place_buffers), plan, Context())
+        passes = (expand_functions, legalize_types, prefetch, place_buffers)
+        return run_passes(passes, plan, Context())
 
     @cached_property
     def given(self) -> Plan:

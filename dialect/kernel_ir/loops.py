@@ -460,7 +460,7 @@ def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> 
     for s in block:
         new = change(s)
         made += (rewrite_within(s, change),) if new is None else new
-    return _as_before(block, made)
+    return as_before(block, made)
 
 
 def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) -> Statement:
@@ -487,7 +487,7 @@ def located(block: Block, span: Span) -> Block:
     )
 
 
-def _as_before(block: Block, made: list[Statement]) -> Block:
+def as_before(block: Block, made: list[Statement]) -> Block:
     """The statements; the same block object if they are unchanged, so that caches keyed by it
     remain valid.
     """
@@ -528,7 +528,7 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
                 return Prefetch(tensor, tuple([change(i) for i in at]))
         return s
 
-    return _as_before(block, [one(s) for s in block])
+    return as_before(block, [one(s) for s in block])
 
 
 def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
@@ -543,22 +543,29 @@ def replace_reads(block: Block, values: Mapping[Tensor, Expr]) -> Block:
     )
 
 
-def redirect(
-    block: Block, move: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]
-) -> Block:
-    """The block with its accesses at other elements of other tensors; where `move` gives None, one
-    stays.
-    """
+Move: TypeAlias = Callable[
+    [Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None
+]  # an access to another one, or None where it stays
+
+
+def redirect_reads(e: Expr, move: Move) -> Expr:
+    """The expression with its reads at other elements of other tensors."""
 
     def read(e: Expr) -> Expr | None:
         found = move(e.tensor, e.indices) if isinstance(e, Read) else None
         return None if found is None else Read(found[0], tuple(rewrite(i, read) for i in found[1]))
 
+    return rewrite(e, read)
+
+
+def redirect(block: Block, move: Move) -> Block:
+    """The block with its accesses at other elements of other tensors."""
+
     def store(s: Statement) -> Block | None:
         found = move(s.tensor, s.indices) if isinstance(s, Store) else None
         return None if found is None else (replace(s, tensor=found[0], indices=found[1]),)
 
-    return map_expressions(rewrite_block(block, store), lambda e: rewrite(e, read))
+    return map_expressions(rewrite_block(block, store), lambda e: redirect_reads(e, move))
 
 
 def replace_arrays(

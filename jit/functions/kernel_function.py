@@ -40,6 +40,7 @@ from ...lowering.loops.guard_accesses import guard_accesses
 from ...lowering.loops.kernel_condition_to_branch import kernel_condition_to_branch
 from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.name_arrays_once import name_arrays_once
+from ...lowering.loops.prefetch import prefetch
 from ...lowering.loops.sanitize import sanitize
 from ...lowering.loops.zero_fill import filled
 from ...lowering.pass_context import Context
@@ -185,7 +186,7 @@ class KernelFunction(PlanFunction, NativeFunction):
     _begin = CompiledFunction.__init__  # nothing is compiled before the first call
 
     def _prepared(self, plan: Plan) -> Plan:
-        passes = (kernel_condition_to_branch, place_buffers)
+        passes = (kernel_condition_to_branch, prefetch, place_buffers)
         return run_passes(passes, self._checked(plan), Context())
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:

@@ -17,7 +17,7 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from ...dialect.kernel_ir.expressions import Const, Tensor
-from ...dialect.kernel_ir.loops import For, Store
+from ...dialect.kernel_ir.loops import For, Prefetch, Store
 from ...lowering.analysis.accesses import stores
 from ...lowering.analysis.vector_alignment import begins_lines, least_length, left_over
 from ...lowering.loops.nontemporal_stores import PART, leading_store, writes_lines
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 ONCE = "1"  # what is said of a loop that is not worth unrolling
 BYPASS = "!nontemporal !0"
+
+
+def one_by_one(s: For) -> For:
+    """A vector loop as a serial one, without the prefetches of its vectors."""
+    body = tuple(t for t in s.body if not isinstance(t, Prefetch))
+    return replace(s, body=body, kind="serial", width=1, overlap=0)
 
 
 class NontemporalStores:
@@ -49,7 +55,7 @@ class NontemporalStores:
         """
         linear, turns = self.b.linear, self.kernel.turns
         first_store = leading_store(s)
-        single = replace(s, kind="serial", width=1)
+        single = one_by_one(s)
         if first_store is None:
             lines = next((t for t in stores(s.body) if begins_lines(s, t)), None)
             if lines is not None and lines.streaming:
@@ -138,7 +144,7 @@ class NontemporalStores:
         address = self.address_of(self.kernel.first_place(s, store, start))
         good = self.is_multiple(address, size)
         line = self.to_line(address, size)
-        single = replace(s, kind="serial", width=1, overlap=0)
+        single = one_by_one(s)
         if not s.overlap:
             length = linear("sub", stop, start)
             inner = linear("sub", length, line)

@@ -61,15 +61,11 @@ OF_BITS = ("neg", "abs", "select", "rarely")  # functions that leave the digits 
 
 @dataclass
 class Expressions:
-    """Emit values. `early` maps ids of reads to prefetch distances; `asked` are prefetched;
-    `stream` stores.
-    """
+    """Emit values; `stream` is the non-temporal store."""
 
     b: ll.IRBuilder
     scope: Scope
     addresses: Addresses
-    early: dict[int, int]
-    asked: set[Tensor]
     stream: Callable[[ll.Value, Tensor, ll.Value], None]
     numbers: dict[Expr, ll.Constant] = field(default_factory=dict)  # constants
     lets: dict[Expr, Expr] = field(default_factory=dict)  # what variables stand for
@@ -97,16 +93,6 @@ class Expressions:
                 vector = None if self.scope.lane is None else self.by_lanes(e)
                 return self.apply(function, operands) if vector is None else vector
             case Read(tensor, at):
-                if (
-                    id(e) in self.early
-                    and self.scope.lane is not None
-                    and self.addresses.stride(tensor, at) == 1
-                ):
-                    for n in range(
-                        0, self.scope.lanes, processor().line_bytes // tensor.element.bytes
-                    ):
-                        pointer = self.addresses.pointer(tensor, at)
-                        self.vectors.prefetch(tensor, pointer, ll.index(self.early[id(e)] + n))
                 return self.load(tensor, at)
             case Cast(operand, element):
                 vector = (

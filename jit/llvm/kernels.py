@@ -15,7 +15,7 @@ from ...dialect.types.sizes import product, same_size
 from ...dialect.types.tensor_types import I64
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.cost import Sizes, block_operations
-from ...lowering.analysis.lane_offsets import begins
+from ...lowering.analysis.lane_offsets import begins, square_of
 from ...lowering.analysis.vector_alignment import left_over
 from ...lowering.loops.nontemporal_stores import leading_store
 from ...lowering.loops.outline import outlined
@@ -28,7 +28,6 @@ from .emit_nontemporal_stores import NontemporalStores
 from .expressions import Expressions
 from .keep_load_order import SINGLE_THREAD_ACQUIRE, reads_in_order
 from .loop_invariants import Invariants
-from .prefetch import FURTHER, few_each_time, is_fed_by_memory, picked_later, prefetch_distance
 from .vector_accesses import Square
 
 # lines of IR of the body of a loop that reduces vectors, up to which LLVM may unroll it; bounds
@@ -128,18 +127,6 @@ def call_in_parallel(
     return b.add(ll.call(ll.PARALLEL, piece, context, count, ll.index(grain)))
 
 
-def is_square(s: ir.For) -> bool:
-    """Test whether every iteration of an unrolled loop has one vector and no branches, so that the
-    first may load for all.
-    """
-    match s.body:
-        case (ir.For(_, body, Const(0), _, "vector", width) as lanes,):
-            return lanes.index.extent == width and not any(
-                isinstance(b, (ir.For, ir.If)) for b in ir.statements(body)
-            )
-    return False
-
-
 def reduces_vectors(s: ir.For) -> bool:
     """Test whether a loop reduces vectors into accumulators, one after the other, without inner
     loops.
@@ -224,10 +211,7 @@ class KernelEmitter:
     ) -> None:
         self.kernel = kernel
         self.ask, self.hand_out = ask, hand_out  # the latter of parallel loops inside
-        self.optimize = optimize  # hoist what loops do not change, prefetch, and hint at unrolling
-        fed = optimize and is_fed_by_memory(kernel)
-        self.picked = picked_later(kernel) if fed else {}
-        self.few = few_each_time(kernel) if fed else {}
+        self.optimize = optimize  # hoist what loops do not change, and hint at unrolling
         self.arrays = _Pointers(arrays_of(kernel))
         self.sizes: dict[object, ll.Value] = {
             atom: ll.Value(f"%s{n}", ll.WORD) for n, atom in enumerate(sizes)
@@ -245,10 +229,8 @@ class KernelEmitter:
             lambda e: self.values.value(e),
             lambda *operation: self.values.spelled(*operation),
         )
-        early = prefetch_distance(kernel) if fed else {}
-        asked = {s.tensor for s in ir.statements(kernel.body) if isinstance(s, ir.Prefetch)}
         stream = lambda *store: self.stores.stream(*store)  # noqa: E731  (they are made when first used)
-        self.values = Expressions(self.b, self.scope, self.addresses, early, asked, stream)
+        self.values = Expressions(self.b, self.scope, self.addresses, stream)
         self.has_nontemporal_stores = False
         self.parallel = parallel_loop(kernel)
         self.long = long_loops(kernel.body, self.parallel) if optimize else {}
@@ -337,7 +319,7 @@ class KernelEmitter:
                     self.values.value(condition), self.ask(message, span), isinstance(s, ir.Guard)
                 )
             case ir.Prefetch(tensor, at):
-                self.prefetch(tensor, at)
+                self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at))
             case ir.While(condition, body):
                 self.while_loop(condition, body)
             case ir.Break() | ir.Continue():
@@ -379,9 +361,6 @@ class KernelEmitter:
         b.do(ll.branch(test))
         b.start(after)
         b.pure, scope.values, scope.addresses = outer
-
-    def prefetch(self, tensor: Tensor, at: tuple[Expr, ...], further: int = 0) -> None:
-        self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at), ll.index(further))
 
     def intrinsic(self, s: ir.For) -> None:
         """A nest by declared code, where the processor runs it and no lanes are around it."""
@@ -434,8 +413,6 @@ class KernelEmitter:
     def loop(self, s: ir.For) -> None:
         if self.optimize:
             self.compute_before(s)
-        for r in self.picked.get(id(s), ()):
-            self.prefetch(r.tensor, r.indices)
         if ir.is_one_turn(s) and not ir.may_jump(s.body):
             with self.inside(s, self.addresses.address(s.start)):
                 self.emit_block(s.body)
@@ -484,8 +461,6 @@ class KernelEmitter:
             self.counting(start, stop, step, hint, weights, reduces) as (variable, after),
             self.inside(s, variable),
         ):
-            for r in self.few.get(id(s), ()):
-                self.prefetch(r.tensor, r.indices, FURTHER // r.tensor.element.bytes)
             following = self.b.new_block()
             self.targets.append((left_for or after, following, s.kind))
             self.emit_block(s.body)
@@ -637,7 +612,7 @@ class KernelEmitter:
         stored = {t.tensor for t in ir.statements(s.body) if isinstance(t, ir.Store)}
         vectors = self.values.vectors
         outer = vectors.square
-        vectors.square = Square(s.index, start.value, stored, {}) if is_square(s) else None
+        vectors.square = Square(s.index, start.value, stored, {}) if square_of(s) else None
         for n in range(start.value, end.value):
             with self.inside(s, ll.index(n)):
                 self.emit_block(s.body)

@@ -11,7 +11,7 @@ from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Index, Re
 from ...dialect.kernel_ir.simplify_node import linear_index
 from ...dialect.types.tensor_types import I1, I64
 from ...lowering.analysis.accesses import stride as stride_along
-from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
+from ...lowering.analysis.lane_offsets import SQUARE_BYTES, Lanes, offsets, windows
 from . import ir_builder as ll
 from .register_transpose import joined, turn
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 PREFETCH = ll.Declaration(
     ll.VOID, "llvm.prefetch.p0", (ll.POINTER, ll.STATUS, ll.STATUS, ll.STATUS)
 )
-ROW = 16  # bytes of a row of a square that is turned in registers
-# prefetch: distance in bytes of squares, of long rows and of short ones; tuned by hand (Zen 4,
-# Zen 5)
-AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13
-SHORT = 1 << 9  # bytes of a short row; tuned by hand (Zen 4, Zen 5)
 
 
 class Square(NamedTuple):
@@ -141,7 +136,7 @@ class VectorAccesses:
         if self.square is None or tensor in self.square.written:
             return None
         index, start, _, vectors = self.square
-        rows = ROW // tensor.element.bytes
+        rows = SQUARE_BYTES // tensor.element.bytes
         lanes = self.scope.lanes
         if index.extent != rows or lanes % rows or stride_along(tensor, at, index) != 1:
             return None
@@ -152,34 +147,20 @@ class VectorAccesses:
                 return None
             part = ll.memory_type(tensor.element, rows)
             aligned = f"align {tensor.element.bytes}"
-            if any(t.space == "stack" for t in self.square.written):
-                self.prefetch_rows(tensor, at)
             loaded = [self.b.add(ll.load(part, p, aligned)) for p in self.lane_pointers(tensor, at)]
             vectors[tensor, at] = turn(self.b, loaded, rows)
         vector = vectors[tensor, at][now - start]
         return self.values.truth(vector) if tensor.element is I1 else vector
 
-    def prefetch_rows(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
-        """Prefetches the rows that the lanes are at: processors foresee one row, not many side by
-        side.
-        """
-        stride = self.addresses.stride(tensor, at)
-        if stride is None or tensor.space == "stack" or tensor in self.values.asked:
-            return
-        size = tensor.element.bytes
-        further = (AHEAD if stride * size > SHORT else AHEAD_OF_SHORT) // size
-        for pointer in self.lane_pointers(tensor, at):
-            self.prefetch(tensor, pointer, ll.index(further))
-
     def prefetch(
         self, tensor: Tensor, pointer: ll.Value, further: ll.Value = ll.ZERO, written: bool = False
     ) -> None:
         """Prefetch the cache line `further` elements beyond a pointer, for reading or writing."""
-        later = self.b.add(
-            ll.element_pointer(ll.memory_type(tensor.element), pointer, further, flags="")
-        )
+        if further.number != 0:
+            element = ll.memory_type(tensor.element)
+            pointer = self.b.add(ll.element_pointer(element, pointer, further, flags=""))
         hints = (ll.Constant(str(n), ll.STATUS) for n in (int(written), 3 if written else 2, 1))
-        self.b.call(PREFETCH, later, *hints)
+        self.b.call(PREFETCH, pointer, *hints)
 
     def shuffled_loads(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
         """Elements near each other: the vectors that hold them, shuffled."""

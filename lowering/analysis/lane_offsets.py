@@ -15,12 +15,14 @@ from math import gcd, lcm
 
 from ...dialect.kernel_ir.affine import affine
 from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Read, Tensor
+from ...dialect.kernel_ir.loops import For, If, statements
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.sizes import strides
 
 VECTORS = 4  # vectors loaded for the lanes of one access, at most; tuned by hand (Zen 4, Zen 5)
 # largest divisor whose quotients and remainders are analyzed; bounds compile time (by hand)
 MAX_DIVISOR = 8
+SQUARE_BYTES = 16  # of a row of a square that is transposed in registers
 
 
 def period(reads: Iterable[Read], index: Index) -> int:
@@ -110,3 +112,14 @@ def windows(offsets: list[int]) -> list[int] | None:
         if not starts or n >= starts[-1] + length:
             starts.append(min(n, high + 1 - length))
     return starts if len(starts) <= VECTORS else None
+
+
+def square_of(s: For) -> For | None:
+    """The vector loop that is all of an unrolled one, with one vector and no branches, so that the
+    first iteration may load for all.
+    """
+    match s.body:
+        case (For(_, body, Const(0), _, "vector", width) as lanes,):
+            branches = any(isinstance(b, (For, If)) for b in statements(body))
+            return lanes if lanes.index.extent == width and not branches else None
+    return None

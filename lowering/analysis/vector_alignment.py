@@ -3,7 +3,7 @@ whole cache lines.
 """
 
 from ...dialect.kernel_ir.expressions import Misalignment
-from ...dialect.kernel_ir.loops import Alloc, Assert, For, Let, Store, is_rare
+from ...dialect.kernel_ir.loops import Alloc, Assert, For, Let, Prefetch, Store, is_rare
 from ...dialect.kernel_ir.traverse import walk
 from ..processor import processor
 from .accesses import allocated, reads, stores
@@ -22,7 +22,7 @@ def can_shift(s: For) -> bool:
     one value.
     """
     if s.kind != "vector" or not all(
-        isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body
+        isinstance(b, (Let, Store, Alloc, Assert, Prefetch)) or is_rare(b) for b in s.body
     ):
         return False
     length = s.length

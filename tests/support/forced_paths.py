@@ -288,7 +288,7 @@ PATHS = {
     "no optimization": Path(optimize=0),
     "no optimization, kept on disk": Path(optimize=0, kept=True),
     "no passes over loops": Path(
-        {"skipped_passes": (*(p.name for p in pipeline.NESTS), "nontemporal_stores")}
+        {"skipped_passes": (*(p.name for p in pipeline.NESTS), "nontemporal_stores", "prefetch")}
     ),
     "no vectors": Path(
         {"skipped_passes": ("vectorize", "tiled_transpose", "vectorize_short_axis")}
