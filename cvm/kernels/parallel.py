@@ -203,10 +203,11 @@ def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
         values = LoopValues(moving, *ends[1])
     b.hoistable[id(inner)] = inner, values, [*b.facts, *within], {*b.small, first, stop}
     b.kept.append(inner)  # its id is in use
+    blocked = BlockedLoop(s, whole, inner, own, reductions)
     if outer is None:
-        _emit_parallel(b, s, whole, inner, own, reductions, region)
+        blocked.emit_parallel(b, region)
     else:
-        _emit_serial(b, s, whole, inner, own, reductions)
+        blocked.emit_serial(b)
     return b.otherwise(s.orelse, None)
 
 
@@ -241,26 +242,6 @@ def _begin_reductions(b: Builder, s: ast.For) -> list[Reduction]:
     return found
 
 
-def _blocks(
-    b: Builder, s: ast.For, whole: ir.For, body: ir.Block, reduces: bool, width: int
-) -> tuple[ex.Expr, ex.Expr]:
-    """The iterations of a block, and the number of blocks."""
-    count = ex.maximum(0, whole.end - whole.start)
-    if not (exact := b.is_exact(count)):
-        count = ex.select(whole.start < whole.end, whole.end - whole.start, 0)
-    count = named(b, count, "iterations")
-    if not exact:
-        too_many = count > ir.MAX_STEPS
-        b.fail_if(too_many, "OverflowError", "too many iterations of cvm.prange", s.iter)
-    size: ex.Expr = ex.constant(BLOCK, I64)
-    if not reduces:
-        operations = block_operations(body, Sizes(default=UNKNOWN), MOVED)
-        least = max(1, -(-LEAST // max(1, operations)))
-        size = ex.maximum(least, (count + (width - 1)) // width)
-    size = named(b, size, "size")
-    return size, named(b, (count + (size - 1)) // size, "blocks")
-
-
 def named(b: Builder, value: ex.Expr, name: str) -> ex.Expr:
     """A value that is computed here, and not where it is used."""
     if isinstance(value, ex.Const):
@@ -270,81 +251,99 @@ def named(b: Builder, value: ex.Expr, name: str) -> ex.Expr:
     return var
 
 
-def _bounds(whole: ir.For, inner: ir.For, number: ex.Expr, size: ex.Expr) -> ir.Block:
-    """The first iteration of a block of this number, and the one after its last."""
-    first, stop = inner.start, inner.end
-    assert isinstance(first, ex.Var) and isinstance(stop, ex.Var)
-    return (
-        ir.Let(first, whole.start + number * size),
-        ir.Let(stop, ex.minimum(first + size, whole.end)),
-    )
+@dataclass(frozen=True, eq=False)
+class BlockedLoop:
+    """A parallel loop in blocks of iterations: the statement, the loop over all of its iterations
+    and that over those of a block, what each block allocates, and what the loop reduces.
+    """
 
+    statement: ast.For
+    whole: ir.For
+    inner: ir.For
+    own: ir.Block
+    reductions: list[Reduction]
 
-def _emit_serial(
-    b: Builder,
-    s: ast.For,
-    whole: ir.For,
-    inner: ir.For,
-    own: ir.Block,
-    reductions: list[Reduction],
-) -> None:
-    """A loop inside of another parallel one, whose reductions have the same order."""
-    size, blocks = _blocks(b, s, whole, inner.body, bool(reductions), 1)
-    block = ex.Index("part", ir.UNBOUNDED)
-    combined = [r.combined(r.part[()]) for r in reductions]
-    body = (*own, *_bounds(whole, inner, block, size), inner, *combined)
-    b.out.append(ir.For(block, body, ex.ZERO, blocks))
+    def blocks(self, b: Builder, width: int) -> tuple[ex.Expr, ex.Expr]:
+        """The iterations of a block, and the number of blocks."""
+        count = ex.maximum(0, self.whole.end - self.whole.start)
+        if not (exact := b.is_exact(count)):
+            whole = self.whole
+            count = ex.select(whole.start < whole.end, whole.end - whole.start, 0)
+        count = named(b, count, "iterations")
+        if not exact:
+            too_many = count > ir.MAX_STEPS
+            b.fail_if(
+                too_many, "OverflowError", "too many iterations of cvm.prange", self.statement.iter
+            )
+        size: ex.Expr = ex.constant(BLOCK, I64)
+        if not self.reductions:
+            operations = block_operations(self.inner.body, Sizes(default=UNKNOWN), MOVED)
+            least = max(1, -(-LEAST // max(1, operations)))
+            size = ex.maximum(least, (count + (width - 1)) // width)
+        size = named(b, size, "size")
+        return size, named(b, (count + (size - 1)) // size, "blocks")
 
+    def bounds(self, number: ex.Expr, size: ex.Expr) -> ir.Block:
+        """The first iteration of a block of this number, and the one after its last."""
+        first, stop = self.inner.start, self.inner.end
+        assert isinstance(first, ex.Var) and isinstance(stop, ex.Var)
+        return (
+            ir.Let(first, self.whole.start + number * size),
+            ir.Let(stop, ex.minimum(first + size, self.whole.end)),
+        )
 
-def _emit_parallel(
-    b: Builder,
-    s: ast.For,
-    whole: ir.For,
-    inner: ir.For,
-    own: ir.Block,
-    reductions: list[Reduction],
-    region: Region,
-) -> None:
-    width = BLOCKS_WITH_ARRAYS if region.has_arrays else BLOCKS
-    size, blocks = _blocks(b, s, whole, inner.body, bool(reductions), width)
-    chunk, block, again = (
-        ex.Index("chunk", ir.UNBOUNDED),
-        region.block,
-        ex.Index("block", BLOCKS),
-    )
-    assert isinstance(block, ex.Index)
-    base = ex.Var("base", I64) if reductions else ex.ZERO
-    number = ex.Var("number", I64)
-    parts = [ex.Tensor("parts", (BLOCKS,), r.part.element, "stack") for r in reductions]
-    b.allocations += map(ir.Alloc, [region.status] * bool(region.failures) + parts)
-    body = [
-        *own,
-        *_bounds(whole, inner, base + block, size),
-        inner,
-        *(ir.Store(t, (block,), r.part[()]) for t, r in zip(parts, reductions, strict=True)),
-    ]
-    after: list[ir.Statement] = []
-    if region.failures:
-        body.insert(0, ir.Store(region.status, (block, ex.ZERO), ex.ZERO))
-        code = ex.Var("code", I64)
-        failed: list[ir.Statement] = [
-            ir.Store(FAULT, (ex.as_index(n),), region.status[again, n + 1]) for n in range(2)
+    def emit_serial(self, b: Builder) -> None:
+        """A loop inside of another parallel one, whose reductions have the same order."""
+        size, blocks = self.blocks(b, 1)
+        block = ex.Index("part", ir.UNBOUNDED)
+        combined = [r.combined(r.part[()]) for r in self.reductions]
+        body = (*self.own, *self.bounds(block, size), self.inner, *combined)
+        b.out.append(ir.For(block, body, ex.ZERO, blocks))
+
+    def emit_parallel(self, b: Builder, region: Region) -> None:
+        width = BLOCKS_WITH_ARRAYS if region.has_arrays else BLOCKS
+        size, blocks = self.blocks(b, width)
+        chunk, block, again = (
+            ex.Index("chunk", ir.UNBOUNDED),
+            region.block,
+            ex.Index("block", BLOCKS),
+        )
+        assert isinstance(block, ex.Index)
+        base = ex.Var("base", I64) if self.reductions else ex.ZERO
+        number = ex.Var("number", I64)
+        parts = [ex.Tensor("parts", (BLOCKS,), r.part.element, "stack") for r in self.reductions]
+        b.allocations += map(ir.Alloc, [region.status] * bool(region.failures) + parts)
+        body = [
+            *self.own,
+            *self.bounds(base + block, size),
+            self.inner,
+            *(
+                ir.Store(t, (block,), r.part[()])
+                for t, r in zip(parts, self.reductions, strict=True)
+            ),
         ]
-        failed += [
-            ir.If(code.eq(n), (ir.Fail(message, span),))
-            for n, (message, span) in enumerate(region.failures, 1)
+        after: list[ir.Statement] = []
+        if region.failures:
+            body.insert(0, ir.Store(region.status, (block, ex.ZERO), ex.ZERO))
+            code = ex.Var("code", I64)
+            failed: list[ir.Statement] = [
+                ir.Store(FAULT, (ex.as_index(n),), region.status[again, n + 1]) for n in range(2)
+            ]
+            failed += [
+                ir.If(code.eq(n), (ir.Fail(message, span),))
+                for n, (message, span) in enumerate(region.failures, 1)
+            ]
+            after += [ir.Let(code, region.status[again, 0]), ir.If(code.ne(0), tuple(failed))]
+        after += [r.combined(t[again]) for t, r in zip(parts, self.reductions, strict=True)]
+        steps: list[ir.Statement] = [
+            *([ir.Let(base, chunk * width)] if isinstance(base, ex.Var) else []),
+            ir.Let(number, ex.minimum(blocks - base, width)),
+            ir.For(block, tuple(body), ex.ZERO, number, "parallel"),
         ]
-        after += [ir.Let(code, region.status[again, 0]), ir.If(code.ne(0), tuple(failed))]
-    after += [r.combined(t[again]) for t, r in zip(parts, reductions, strict=True)]
-    steps: list[ir.Statement] = [
-        *([ir.Let(base, chunk * width)] if isinstance(base, ex.Var) else []),
-        ir.Let(number, ex.minimum(blocks - base, width)),
-        ir.For(block, tuple(body), ex.ZERO, number, "parallel"),
-    ]
-    if after:
-        steps.append(ir.For(again, tuple(after), ex.ZERO, number))
-    chunks = (blocks + (width - 1)) // width
-    b.out += [ir.For(chunk, tuple(steps), ex.ZERO, chunks)] if reductions else steps
+        if after:
+            steps.append(ir.For(again, tuple(after), ex.ZERO, number))
+        chunks = (blocks + (width - 1)) // width
+        b.out += [ir.For(chunk, tuple(steps), ex.ZERO, chunks)] if self.reductions else steps
 
 
 def check_races(b: Builder, body: ir.Block) -> None:

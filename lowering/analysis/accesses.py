@@ -2,13 +2,14 @@
 an index.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import lru_cache
 from math import gcd
 
 from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.execution_plan import Loop
 from ...dialect.kernel_ir.expressions import Expr, Index, Read, Tensor, Var
 from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.sizes import strides
@@ -44,6 +45,27 @@ def with_tensors(kernel: ir.Kernel, body: ir.Block, moved: Callable[[Tensor], Te
     written = tuple(dict.fromkeys(map(moved, kernel.outputs)))
     read = tuple(dict.fromkeys(t for p in kernel.inputs if (t := moved(p)) not in written))
     return replace(kernel, parameters=(*read, *written), body=body, results=len(written))
+
+
+def over_arrays(
+    kernel: ir.Kernel,
+    names: Mapping[Tensor, Tensor],
+    place: Callable[[Tensor, Indices], Indices] = lambda array, at: at,
+) -> ir.Kernel:
+    """The kernel over other arrays in place of some of its parameters, accessed at the `place` for
+    the old one and its indices.
+    """
+    if names.keys().isdisjoint(kernel.parameters):
+        return kernel
+    if isinstance(kernel, Loop):
+        return replace(kernel, parameters=tuple(names.get(p, p) for p in kernel.parameters))
+
+    def move(t: Tensor, at: Indices) -> tuple[Tensor, Indices] | None:
+        return (names[t], place(t, at)) if t in names else None
+
+    condition = None if kernel.condition is None else ir.redirect_reads(kernel.condition, move)
+    renamed = replace(kernel, condition=condition)
+    return with_tensors(renamed, ir.redirect(kernel.body, move), lambda t: names.get(t, t))
 
 
 def every_access(block: ir.Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...dialect.kernel_ir.execution_plan import Loop, Plan
-from ...dialect.kernel_ir.expressions import Expr, Read, Tensor, unflatten
-from ...dialect.kernel_ir.loops import Kernel, replace_arrays, written
+from ...dialect.kernel_ir.expressions import Expr, Tensor, unflatten
+from ...dialect.kernel_ir.loops import Kernel, written
 from ...dialect.kernel_ir.simplify_node import linear_index
-from ...dialect.kernel_ir.traverse import rewrite
 from ...dialect.types.sizes import same_size
-from ..analysis.accesses import with_tensors
+from ..analysis.accesses import over_arrays
 
 
 def name_arrays_once(plan: Plan) -> Plan:
@@ -33,8 +32,6 @@ def _named_once(kernel: Kernel, home: Mapping[Tensor, Tensor]) -> Kernel:
     stored = written(kernel)
     names = {home[p]: p for p in kernel.parameters if p in stored}
     others = {p: names[home[p]] for p in kernel.parameters if names.get(home[p], p) is not p}
-    if not others:
-        return kernel
 
     def place(array: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
         shape = others[array].shape
@@ -42,12 +39,4 @@ def _named_once(kernel: Kernel, home: Mapping[Tensor, Tensor]) -> Kernel:
             return at
         return unflatten(linear_index(at, array.shape), shape)
 
-    def read(e: Expr) -> Expr | None:
-        if not isinstance(e, Read) or e.tensor not in others:
-            return None
-        return Read(others[e.tensor], place(e.tensor, tuple(rewrite(i, read) for i in e.indices)))
-
-    body = replace_arrays(kernel.body, others, place)
-    condition = None if kernel.condition is None else rewrite(kernel.condition, read)
-    renamed = replace(kernel, condition=condition)
-    return with_tensors(renamed, body, lambda t: others.get(t, t))
+    return over_arrays(kernel, others, place)

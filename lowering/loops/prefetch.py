@@ -89,6 +89,9 @@ class _Prefetches:
             made += _few(around)
         for s in block:
             loop = s if isinstance(s, For) else None
+            if loop is not None and loop.kind == "intrinsic":  # its nest is what code stands for
+                made.append(s)
+                continue
             if loop is not None:
                 made += _transposed(loop, self.asked)
                 if around is not None and self.is_fed_by_memory:

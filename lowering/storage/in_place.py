@@ -16,9 +16,9 @@ from operator import is_
 
 from ...dialect.kernel_ir.execution_plan import Loop, Plan, viewed
 from ...dialect.kernel_ir.expressions import Const, Read, Tensor, Var
-from ...dialect.kernel_ir.loops import Block, For, Kernel, Store, outer_loops, redirect
+from ...dialect.kernel_ir.loops import Block, For, Kernel, Store, outer_loops
 from ...dialect.types.sizes import same_size
-from ..analysis.accesses import accesses, with_tensors
+from ..analysis.accesses import accesses, over_arrays
 from ..loops.build_loops import copied, sorted_tensors
 from ..pass_context import Context
 from ..passes import plan_pass
@@ -67,7 +67,7 @@ def in_place(plan: Plan, context: Context) -> Plan:
     ranges = {
         t: r for t, r in plan.ranges.items() if t not in taken
     }  # an argument holds a result in the end
-    renamed = tuple(_renamed(kernel, names) for kernel in kernels)
+    renamed = tuple(over_arrays(kernel, names) for kernel in kernels)
     return replace(plan, kernels=renamed, results=tuple(found), ranges=ranges)
 
 
@@ -144,7 +144,7 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
         if copy is not None and names.get(copy[0], copy[0]) is names.get(copy[1], copy[1]):
             kernel = kernel.with_body(kernel.body[1:])
         if kernel.body or isinstance(kernel, Loop):
-            found.append(_renamed(kernel, names))
+            found.append(over_arrays(kernel, names))
     return replace(
         plan,
         kernels=tuple(found),
@@ -217,7 +217,7 @@ def overwriting(kernels: Sequence[Kernel], own: Collection[Tensor]) -> list[Kern
                     names[y] = names.get(x, x)
                     free.remove(x)
                     break
-    return [_renamed(kernel, names) for kernel in kernels]
+    return [over_arrays(kernel, names) for kernel in kernels]
 
 
 class _Uses:
@@ -253,16 +253,3 @@ def _stored_last(block: Block) -> set[Tensor]:
             break
         found.add(s.tensor)
     return found
-
-
-def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
-    """The kernel over other arrays."""
-    if not any(p in names for p in kernel.parameters):
-        return kernel
-    if isinstance(kernel, Loop):
-        return replace(kernel, parameters=tuple(names.get(p, p) for p in kernel.parameters))
-
-    body = redirect(
-        kernel.body, lambda tensor, at: (names[tensor], at) if tensor in names else None
-    )
-    return with_tensors(kernel, body, lambda tensor: names.get(tensor, tensor))
