@@ -6,10 +6,13 @@ locks in their order, and all threads that compile are let out of LLVM first, wh
 the modules they are at.
 """
 
+import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 _outer: list[Any] = []  # locks under which a thread may compile
@@ -68,5 +71,14 @@ def _after() -> None:
         lock.release()
 
 
+def _after_in_child() -> None:
+    """Before Python 3.12 a `cached_property` has a lock, which threads of the parent may hold."""
+    if sys.version_info < (3, 12):
+        for found in gc.get_objects():
+            if type(found) is cached_property:
+                vars(found)["lock"] = threading.RLock()
+    _after()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

@@ -85,6 +85,37 @@ print(len(seen))
 """
 
 
+CACHED = """
+import os, signal, threading
+from functools import cached_property
+import cvm
+from cvm.dialect.support import fork_safety
+
+class Slow:
+    @cached_property
+    def value(self):
+        entered.set()
+        done.wait(60)
+        return 1
+
+entered, done = threading.Event(), threading.Event()
+threading.Thread(target=lambda: Slow().value).start()
+entered.wait(60)
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    done.set()
+    os._exit(Slow().value)
+status = os.waitpid(child, 0)[1]
+done.set()
+assert status == 256, status
+"""
+
+
+def test_children_compute_cached_properties_that_other_threads_were_at():
+    run_script(CACHED, timeout=60)
+
+
 def test_forks_while_others_compile():
     run_script(FORKS, "compiles", "12", CVM_CACHE_DIR="", timeout=300)
 
