@@ -5,15 +5,15 @@
 Legal for every formula; nests are not fused. Pays by what a formula costs at each read:
 
     pointwise readers    anything where each element is read once, else at most CHEAP operations
-    a float sum          the same, but a product of more is stored: fused into a sum along memory
-                         it would be added term by term, without lanes
+    a float sum          the same, but a product of more is rounded before a sum along memory, to
+                         which it would be added term by term, without lanes, otherwise
     a sum of products    the same, but no arithmetic for its place: a quotient, a table or a branch
                          would keep the contraction from packing its factors by vectors
 
 A reduction is fused only into a pointwise reader at the same indices, as its epilogue. Of two
 contractions with one reader only the larger is fused, since each needs its own loops. Formulas that
 remain are materialized, one kernel each, and views share the storage of what they view. No choice
-depends on a size, since the order of a sum may follow from it. `explained` receives each choice.
+from which the order of a sum may follow depends on a size. `explained` receives each choice.
 """
 
 from collections import defaultdict
@@ -34,8 +34,10 @@ from ...dialect.kernel_ir.expressions import (
     Reduce,
     Tensor,
     When,
+    apply,
 )
 from ...dialect.kernel_ir.formulas import Formula, Formulas, Nest, Step, View
+from ...dialect.kernel_ir.reduce_in_order import LANES
 from ...dialect.kernel_ir.traverse import children, rewrite, substitute, walk
 from ...dialect.support.diagnostics import Span
 from ...dialect.types.sizes import same_size
@@ -50,6 +52,8 @@ from .match_broadcast_index import unrepeated
 MAX_DEPTH = 80
 # cost model: operations worth repeating rather than storing; tuned by hand (Zen 4, Zen 5)
 CHEAP = 2
+# changes no number, and is no product
+ROUNDED = -0.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Fusion:
     readers: tuple[Tensor, ...]
     fused: bool
     why: str
+    rounded: bool = False
 
 
 @formula_pass
@@ -70,6 +75,7 @@ def fuse(program: Formulas, explained: list[Fusion] | None = None) -> Formulas:
     inlined: dict[Tensor, Formula] = {}
     views: dict[Tensor, View] = {}
     measures = _Measures()
+    factors = _factors(program, uses)
 
     def store(t: Tensor) -> None:
         """Store a formula that was to be fused; a view then shares the storage of what it views."""
@@ -95,7 +101,7 @@ def fuse(program: Formulas, explained: list[Fusion] | None = None) -> Formulas:
             fused = [s for t in reads(step.value) if t in inlined for s in _spans(inlined[t])]
             spans = tuple(dict.fromkeys([*fused, *_spans(step)]))
             step = replace(step, value=_put(step.value, inlined, measures), spans=spans)
-            choice = _choice(step, uses.get(step.tensor, []), measures)
+            choice = _choice(step, uses.get(step.tensor, []), measures, factors)
             if step.tensor in results:
                 choice = replace(choice, fused=False, why="also a result")
             if choice.fused and step.tensor in measures.whole:
@@ -106,6 +112,8 @@ def fuse(program: Formulas, explained: list[Fusion] | None = None) -> Formulas:
                     choice = replace(choice, fused=False, why="its reader has a larger contraction")
             if explained is not None and choice.readers:
                 explained.append(choice)
+            if choice.rounded:
+                step = replace(step, value=apply("add", step.value, ROUNDED))
             inlined[step.tensor] = step
             if not choice.fused:
                 store(step.tensor)
@@ -199,7 +207,7 @@ def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formul
     return formula
 
 
-def _choice(formula: Formula, uses: list[Use], measures: _Measures) -> Fusion:
+def _choice(formula: Formula, uses: list[Use], measures: _Measures, factors: set[Tensor]) -> Fusion:
     """Fuse a formula into its readers, or store it, with the reason."""
     sites = [(read, scope, step) for step, read, scope in uses if read is not None]
     readers = tuple(dict.fromkeys(t for step, _, _ in uses for t in _results(step)))
@@ -216,9 +224,11 @@ def _choice(formula: Formula, uses: list[Use], measures: _Measures) -> Fusion:
         if single and is_epilogue and _same_indices(read, scope):
             return fused("its reader is its epilogue")
         return stored("a reduction, read elsewhere than by one epilogue")
-    if not _is_at_plain_places(formula) and any(_is_factor(*site) for site in sites):
+    if formula.tensor in factors and not _is_at_plain_places(formula):
         return stored("a factor of a contraction, whose place costs arithmetic at each read")
     if any(_is_term_along_memory(*site) for site in sites) and _is_costly_product(formula.value):
+        if single and _injective(read, scope) and all(map(_fills_lanes, _sums(step))):
+            return fused("each element is read once, and added as a rounded product", rounded=True)
         return stored("a product that would be added term by term")
     work = cost(formula.value, CHEAP)
     if work == 0:
@@ -249,9 +259,50 @@ def _is_sum(index: Expr) -> bool:
     return all(isinstance(e, (Index, Extent)) for e, _ in affine(index).terms.values())
 
 
-def _is_factor(read: Read, scope: tuple[Index, ...], step: Step) -> bool:
-    """Test whether a read stands in a sum of products."""
-    return any(read in walk(e.body) for e in _sums(step) if _is_product(e.body))
+def _factors(program: Formulas, uses: dict[Tensor, list[Use]]) -> set[Tensor]:
+    """The tensors that are factors in a sum of products, which may be two formulas.
+
+    What is multiplied by one formula and added along its own last axis by another, is none: it is
+    added by lanes where it lies.
+    """
+    factors: set[Tensor] = set()
+    terms: dict[Tensor, int] = {}  # the axis along which a tensor's elements are added
+    multiplied: dict[Tensor, int] = {}  # and, once they are multiplied by others
+    for step in reversed(program.steps):
+        for t in _results(step):
+            for by, read, _ in uses.get(t, []):
+                formula = by.formula if isinstance(by, View) else by
+                if read is None or not isinstance(formula, Formula):
+                    continue
+                for e in _sums(by):
+                    if e.body is read and e.indices[-1] in read.indices:
+                        terms[t] = read.indices.index(e.indices[-1])
+                    elif _is_product(e.body) and read in walk(e.body):
+                        factors.add(t)
+                places = {
+                    n: read.indices.index(i)
+                    for n, i in enumerate(formula.indices)
+                    if i in read.indices
+                }
+                at, value = formula.tensor, formula.value
+                moved = value is read  # in another order
+                if moved and terms.get(at) in places:
+                    terms[t] = places[terms[at]]
+                if moved and multiplied.get(at) in places:
+                    multiplied[t] = places[multiplied[at]]
+                if _is_product(value) and read in children(value) and terms.get(at) in places:
+                    multiplied[t] = places[terms[at]]
+    return factors | {t for t, axis in multiplied.items() if axis + 1 < t.rank}
+
+
+def _fills_lanes(sum: Reduce) -> bool:
+    """Test whether few terms of a sum of an array are beyond whole vectors, and computed one by
+    one. Its order does not depend on where its terms are computed.
+    """
+    at = sum.body.indices if isinstance(sum.body, Read) else ()
+    along = sum.indices if at[-len(sum.indices) :] == sum.indices else sum.indices[-1:]
+    count = prod(i.extent for i in along) if all(isinstance(i.extent, int) for i in along) else 1
+    return LANES * (count % LANES) <= count
 
 
 def _is_term_along_memory(read: Read, scope: tuple[Index, ...], step: Step) -> bool:
