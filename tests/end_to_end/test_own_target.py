@@ -12,6 +12,7 @@ import pytest
 from cvm.dialect.support.entry_points import PLACED
 from cvm.jit.targets import TARGETS
 from cvm.lowering.contraction.strategies import STRATEGIES
+from cvm.testing.command_names import names
 
 import cvm
 from cvm.cli import main
@@ -29,6 +30,7 @@ DENSE = """func @main(%x: tensor<{}x{}x{}>, %w: tensor<{}x{}x{}>) {{
 @pytest.fixture(scope="module", autouse=True)
 def npu() -> Iterator[None]:
     strategies, placed = [*STRATEGIES], [*PLACED]
+    assert "npu" not in names()  # of which nothing is kept
     sys.path.insert(0, str(EXAMPLE))
     try:
         import_module("npu_target.target")
