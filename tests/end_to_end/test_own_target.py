@@ -12,10 +12,10 @@ import pytest
 from cvm.dialect.support.entry_points import PLACED
 from cvm.jit.targets import TARGETS
 from cvm.lowering.contraction.strategies import STRATEGIES
-from cvm.testing.command_names import names
 
 import cvm
 from cvm.cli import main
+from cvm.testing.command_names import names
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_target"
 DENSE = """func @main(%x: tensor<{}x{}x{}>, %w: tensor<{}x{}x{}>) {{
