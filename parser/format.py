@@ -8,13 +8,14 @@ are not changed.
 import re
 from collections.abc import Iterator
 
-from ..dialect.support.diagnostics import ParseError
+from ..dialect.support.diagnostics import Diagnostic, ParseError, Span
 from .build_module import first_token
 from .decode import decode, untokened
 from .lalr_tables import END
 from .recovery import Reader, scanner
 from .resynchronize import HEADS
 from .syntax_tree import BrokenNode, ProgramNode, Token
+from .type_syntax import read_type
 
 INDENT = "  "
 CONTINUED = "    "
@@ -36,13 +37,19 @@ OPERANDS = {
 
 def format_text(text: str | bytes, filename: str = "<text>") -> str:
     """The text in the usual layout; raises ParseError where it is not the language. Types and names
-    are not checked.
+    are not checked, but that types end.
     """
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
     program = reader.read()
     if mistakes := untokened(source, diagnostics, reader.diagnostics):
         raise ParseError(mistakes)
+    types = (t for t in scanner().tokens(source.text) if t.type == "MISTYPED")
+    open_types = [read_type(t) for t in types if t.text.count("<") > t.text.count(">")]
+    if open_types:
+        raise ParseError(
+            [Diagnostic(m.message, Span(source, m.start, m.end), m.code) for m in open_types]
+        )
     return Layout(source.text, *starts(program)).write()
 
 

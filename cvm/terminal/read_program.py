@@ -3,6 +3,7 @@ shown in the same way.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,14 +50,20 @@ def reader_of(data: str | bytes) -> Callable[[str, str], Formulas | Plan] | None
 
 
 def warnings_of(program: Level) -> list[cvm.Diagnostic]:
-    """The warnings of a program: values that are not used, what a clocked program may not mean, and
-    arrays of kernels that are filled with zeros.
+    """The warnings of a program: values that are not used, what a clocked program may not mean,
+    arrays of kernels that are filled with zeros, and kernels that cannot be called together.
     """
     if isinstance(program, Plan):
         from cvm.lowering.analysis.written import unwritten
 
-        found = unwritten(program)
-        return [cvm.Diagnostic(u.message, u.kernel.span, "kernel.unwritten") for u in found]
+        found = [
+            cvm.Diagnostic(u.message, u.kernel.span, "kernel.unwritten") for u in unwritten(program)
+        ]
+        try:
+            check_callable(program)
+        except cvm.VerifyError as e:
+            found += e.diagnostics
+        return [replace(d, severity="warning") for d in found]
     functions = program.functions.values() if isinstance(program, Module) else ()
     return [
         d for f in functions for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))
@@ -117,6 +124,14 @@ def read_kernels(text: str, filename: str) -> Plan:
     return plan
 
 
+def check_callable(plan: Plan) -> None:
+    """Raise VerifyError if kernels cannot be called together."""
+    from cvm.parser.link_kernels import check_names, check_sizes
+
+    check_names(plan)
+    check_sizes(plan)
+
+
 def entries(program: Level) -> list[str]:
     """The names of what can be called; the kernels of a text are called together."""
     return [*program.named] if isinstance(program, Module) else [program.name]
@@ -132,11 +147,9 @@ def compiled(
     if isinstance(program, Module):
         return compile_program(program, entry, target, options)
     from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference, kernels_of
-    from cvm.parser.link_kernels import check_names, check_sizes
 
     if isinstance(program, Plan):
-        check_names(program)
-        check_sizes(program)
+        check_callable(program)
         return find_target(target).compile_kernels(program, options)
     if target in ("cpu", "reference"):
         return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)

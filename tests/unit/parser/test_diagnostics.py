@@ -713,6 +713,25 @@ def never_fails(text: str | bytes) -> None:
         assert places == sorted(places)
 
 
+@pytest.mark.parametrize(
+    "text", ["tensor<4xi32 {", "tensor<?N x {", "!cog.field<[2], tensor<3xf32> {"]
+)
+def test_types_without_an_end_are_not_formatted(text: str) -> None:
+    program = f"func @main(%x: tensor<4xi32>) -> {text}\n  return %x\n}}\n"
+    with pytest.raises(Error) as e:
+        format_text(program)
+    assert [d.code for d in e.value.diagnostics] == ["parse.type"]
+
+
+def test_an_attribute_may_be_bf16() -> None:
+    text = """func @main(%x: tensor<3xf32>) -> tensor<3xbf16> {
+  %y = theano.elemwise %x {scalar_op = "cast", dtype = bf16}
+  return %y
+}
+"""
+    assert print_module(parse(text)) == text == format_text(text)
+
+
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=60))
 def test_random_words(words: list[str]) -> None:

@@ -8,7 +8,7 @@ from cvm.dialect.kernel_ir.kernel_printer import plan_text
 from cvm.parser.kernel_syntax_errors import REREAD
 
 import cvm
-from cvm.terminal.read_program import compiled, read_kernels
+from cvm.terminal.read_program import compiled, read_kernels, warnings_of
 
 GOOD = """\
 // two kernels
@@ -342,3 +342,10 @@ def test_sizes_are_not_divided_by_a_mark() -> None:
 def test_comments_and_ends_of_lines_may_stand_anywhere(was: str, becomes: str) -> None:
     plan = read_kernels(GOOD.replace(was, becomes), "k.loops")
     assert plan_text(plan) == plan_text(read_kernels(GOOD, "k.loops"))
+
+
+def test_kernels_that_cannot_be_called_together_are_a_warning() -> None:
+    text = GOOD.replace("@b(%t: tensor<4xi32>)", "@b(%t: tensor<5xi32>)")
+    (found,) = warnings_of(read_kernels(text, "k.loops"))
+    assert found.severity == "warning" and found.code == "kernel.array"
+    assert warnings_of(read_kernels(GOOD, "k.loops")) == []
