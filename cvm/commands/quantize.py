@@ -34,8 +34,9 @@ COLUMNS = (
     "error of a table",
     "histogram",
 )
-MODELS = {".tflite": "tflite", ".tosa": "tosa"}  # by suffix: the scheme that each can state
-A_MODEL = f"a model, {' or '.join(MODELS)}"
+# by suffix: the scheme that each can state
+MODELS = {".tflite": "tflite", ".tosa": "tosa", ".onnx": "qdq"}
+A_MODEL = f"a model, {', '.join(MODELS)}"
 WORST = 5  # values that the summary names
 
 

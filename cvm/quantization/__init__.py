@@ -27,11 +27,12 @@ from .calibration import Data, Observed, RangeMethod, batches, run
 from .equalize import equalize
 from .float_graph import FloatGraph, Key, float_graph
 from .powers_of_two import PowersOfTwo
+from .qdq import Qdq
 from .report import Report, compared
 from .scheme import Parameters, Scheme
 from .tflite import Tflite, Tosa
 
-SCHEMES: dict[str, type[Scheme]] = {s.name: s for s in (Tflite, PowersOfTwo, Tosa)}
+SCHEMES: dict[str, type[Scheme]] = {s.name: s for s in (Tflite, PowersOfTwo, Tosa, Qdq)}
 METHODS = ("minmax", "percentile", "mse")
 OWN = (
     "weighted",
@@ -72,12 +73,22 @@ class QuantizedModule(Module):
 
         return tosa_model(self)
 
+    def to_onnx(self) -> bytes:
+        """The bytes of an ONNX model of the same bits, of a program of the scheme qdq, with the
+        package `onnx`.
+
+        Raises Error with the operation that no operator of ONNX states, and its line.
+        """
+        from .onnx_model import onnx_model
+
+        return onnx_model(self)
+
 
 @USER_TRACEBACK
 def quantize(
     model: Module | str | PathLike[str] | Callable[..., Any],
     data: Data,
-    scheme: Literal["tflite", "cvm", "tosa"] = "tflite",
+    scheme: Literal["tflite", "cvm", "tosa", "qdq"] = "tflite",
     *,
     entry: str = "main",
     method: RangeMethod = "mse",
@@ -91,8 +102,9 @@ def quantize(
     samples along axis 0, a dictionary of one for each argument, an iterable of samples (an array, a
     tuple, or a dictionary), or the path of an .npy or .npz file or of a folder of such files and
     pictures. `scheme` is "tflite" (8 bits, a scale for each channel
-    of weights, LiteRT's rounding), "cvm" (operators of the cvm dialect alone, powers of two) or
-    "tosa" (as tflite, with TOSA's rounding).
+    of weights, LiteRT's rounding), "cvm" (operators of the cvm dialect alone, powers of two),
+    "tosa" (as tflite, with TOSA's rounding) or "qdq" (as tflite, with the float factors of
+    onnxruntime, and operations on two values that are those of floats).
 
     Batch normalization is folded into layers, clamps are fused, other functions of one value become
     tables, channels are equalized across layers and biases corrected. Ranges are chosen by

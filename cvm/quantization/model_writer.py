@@ -11,7 +11,8 @@ import numpy as np
 
 import cvm
 from cvm.dialect.builtin import Const
-from cvm.dialect.ir.function import Function, Literal, Value
+from cvm.dialect.ir.builder import Node
+from cvm.dialect.ir.function import Function, Literal, Operation, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.support.diagnostics import Diagnostic
 
@@ -145,6 +146,17 @@ class ModelWriter:
         self.names.setdefault(index, value.name)
         self.laid[value] = {order or natural(value): index}
 
+    def unique_names(self, count: int) -> list[str]:
+        """The names of tensors, each once."""
+        names, taken = list[str](), set[str]()
+        for index in range(count):
+            name = self.names.get(index, f"t{index}")
+            while name in taken:
+                name = f"{name}.{index}"
+            names.append(name)
+            taken.add(name)
+        return names
+
     def summed(self, sums: Any) -> tuple[Value, list[int], Any]:
         """The value of i8 that a sum is of, its axes, and the windows that it is over."""
         cast = self.made.get(sums.x)
@@ -173,6 +185,35 @@ def sizes_of(value: Value, order: Order | None = None) -> list[int]:
     return [n if isinstance(n, int) else -1 for n in (sizes[a] for a in order or natural(value))]
 
 
+def same(value: Value, again: Node, made: Mapping[Value, Operation]) -> bool:
+    """Test whether a value is computed by the operations that are emitted again."""
+    emitted = {r: o for o in again.builder.operations for r in o.results}
+    pending, seen = [(value, again.value)], set[tuple[Value, Value]]()
+    while pending:
+        a, b = pair = pending.pop()
+        if a is b or pair in seen:
+            continue
+        seen.add(pair)
+        if isinstance(a, Literal) and isinstance(b, Literal):
+            if a.type != b.type or a.array.tobytes() != b.array.tobytes():
+                return False
+            continue
+        p, q = made.get(a), emitted.get(b)
+        if p is None or q is None or type(p.operator) is not type(q.operator):
+            return False
+        x, z = p.operator, q.operator
+        if isinstance(x, Const) and isinstance(z, Const):
+            if x.type != z.type or not np.array_equal(x.data.array, z.data.array):
+                return False
+            continue
+        attributes = [{f.name: v for f, v in o.attributes()} for o in (x, z)]
+        operands = [[v for _, v in o.operands()] for o in (x, z)]
+        if attributes[0] != attributes[1] or len(operands[0]) != len(operands[1]):
+            return False
+        pending += zip(*operands, strict=True)
+    return True
+
+
 # Rules that the formats share
 
 
@@ -191,7 +232,7 @@ def concatenate(to: ModelWriter, y: Value, o: Any) -> None:
 
 
 def move(to: ModelWriter, y: Value, o: Any) -> None:
-    """Operators that move elements: to another shape, another order of axes, or some of the elements."""
+    """Operators that move elements: to another shape, another order of axes, or a slice."""
     if o.x not in to.laid:
         return  # not of quantized numbers, or refused where it is read
     if o.name == "cvm.slice":

@@ -46,6 +46,10 @@ class Tflite(Scheme):
         zero = int(np.clip(np.rint(least - low / scale), least, most))
         return Parameters(scale, zero, least, most)
 
+    def ratio(self, x: float, w: Any, y: float) -> Any:
+        """The factor of products of numbers with the scales x and w, for those with the scale y."""
+        return x * w / y
+
     def requantized(
         self, operation: Operation, x: Node, factors: Any, bound: int, input_zero: int = 0
     ) -> Quantized:
@@ -99,7 +103,7 @@ class Tflite(Scheme):
         """Numbers of one scale as those of another."""
         if x.parameters == p:
             return x.node
-        factor = x.parameters.scale / p.scale
+        factor = self.ratio(x.parameters.scale, 1.0, p.scale)
         y = self.rescaled(x.node, factor, p, x.parameters.magnitude, x.parameters.zero_point)
         return Quantized(y, p).node
 
@@ -141,7 +145,7 @@ class Tflite(Scheme):
                 groups=o.groups,
                 layout="NCHW",
             )
-        factors = x.scale * scales / self.own(operation).scale
+        factors = self.ratio(x.scale, scales, self.own(operation).scale)
         return self.requantized(operation, sums, factors, bound)
 
     def pooled(self, operation: Operation) -> Quantized:
@@ -165,7 +169,7 @@ class Tflite(Scheme):
         sums = self.mapped(operation, x.node.cast(I32), **types)
         bound = count * max(-I8.limits[0], x.parameters.magnitude)
         self.prove(operation, bound)
-        factor = x.parameters.scale / self.own(operation).scale
+        factor = self.ratio(x.parameters.scale, 1.0, self.own(operation).scale)
         return self.requantized(operation, sums, factor, bound, count * x.parameters.zero_point)
 
     def contracted(self, operation: Operation) -> Quantized:
@@ -176,7 +180,8 @@ class Tflite(Scheme):
         sums = self.mapped(operation, first * second, **types)
         bound = self.count(operation) * x.parameters.magnitude * z.parameters.magnitude
         self.prove(operation, bound)
-        factor = x.parameters.scale * z.parameters.scale / self.own(operation).scale
+        scales = x.parameters.scale, z.parameters.scale
+        factor = self.ratio(*scales, self.own(operation).scale)
         return self.requantized(operation, sums, factor, bound)
 
     def sum(self, operation: Operation) -> Quantized:
@@ -316,15 +321,20 @@ class Tosa(Tflite):
 def integer_softmax(rows: Node, scale: float) -> Node:
     """The softmax of rows of i8 of a scale, as LiteRT computes it."""
     below = rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32)
-    return of_8_bits(cast(Any, _Rule(rows, scale)), below, 1.0)
+    return of_8_bits(cast(Any, Program(rows, scale)), below, 1.0)
 
 
-class _Rule:
-    """A program in the place of an importer's operator, whose integer softmax it shares."""
+class Program:
+    """A program in the place of an importer's operator without attributes, whose softmax it
+    shares.
+    """
 
-    def __init__(self, rows: Node, scale: float) -> None:
+    def __init__(self, rows: Node, scale: float = 1.0) -> None:
         self.node, self.builder = rows.constant, rows.builder
         self.x, self.y = _Tensor(scale), _Tensor(SOFTMAX.scale)
+
+    def __getitem__(self, name: str) -> None:
+        return None
 
     def apply(self, name: str, *operands: Any, **attributes: Any) -> Node:
         nodes = (o if isinstance(o, Node) else self.node(o) for o in operands)

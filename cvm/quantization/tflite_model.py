@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cvm.dialect.builtin import Const
 from cvm.dialect.ir.builder import Builder, Node
-from cvm.dialect.ir.function import Literal, Operation, Value
+from cvm.dialect.ir.function import Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.types.tensor_types import I8, TensorType
 from cvm.importers.graph.contractions import halves, same_padding
@@ -25,7 +24,7 @@ from cvm.importers.tflite.rules import Tensor as Typed
 from cvm.importers.tflite.schema import ACTIVATIONS, TYPES
 from cvm.importers.tflite.writer import Operator, Tensor, model
 
-from .model_writer import SHARED, ModelWriter, Unstated, sizes_of
+from .model_writer import SHARED, ModelWriter, Unstated, same, sizes_of
 from .tflite import LEFT_SHIFT, SOFTMAX, integer_softmax
 
 SAME, VALID = 0, 1  # the numbers of Padding in the schema of .tflite
@@ -380,43 +379,12 @@ def softmax(to: _Writer, y: Value, o: Any) -> None:
     x: Any = cast.operator.operands()[0][1] if cast is not None else None
     if x is None or x.known_type.rank != 2 or x.known_type.element is not I8:
         raise Unstated("it is no softmax of rows")
-    index, builder = to.tensor(x), Builder()
-    made = integer_softmax(Node(builder, x), to.quantities(index)[0])
-    again = {r: p for p in builder.operations for r in p.results}
-    if not _same(y, made.value, to.made, again):
+    index = to.tensor(x)
+    made = integer_softmax(Node(Builder(), x), to.quantities(index)[0])
+    if not same(y, made, to.made):
         raise Unstated("it is no softmax as LiteRT computes it")
     quantities = SOFTMAX.scale, SOFTMAX.zero_point
     to.give(y, to.operation("SOFTMAX", [index], sizes_of(y), quantities, {"beta": 1.0}))
-
-
-def _same(
-    a: Value, b: Value, made_a: dict[Value, Operation], made_b: dict[Value, Operation]
-) -> bool:
-    """Test whether two values are computed by the same operations."""
-    pending, seen = [(a, b)], set[tuple[Value, Value]]()
-    while pending:
-        a, b = pair = pending.pop()
-        if a is b or pair in seen:
-            continue
-        seen.add(pair)
-        if isinstance(a, Literal) and isinstance(b, Literal):
-            if a.type != b.type or a.array.tobytes() != b.array.tobytes():
-                return False
-            continue
-        p, q = made_a.get(a), made_b.get(b)
-        if p is None or q is None or type(p.operator) is not type(q.operator):
-            return False
-        x, z = p.operator, q.operator
-        if isinstance(x, Const) and isinstance(z, Const):
-            if x.type != z.type or not np.array_equal(x.data.array, z.data.array):
-                return False
-            continue
-        attributes = [{f.name: v for f, v in o.attributes()} for o in (x, z)]
-        operands = [[v for _, v in o.operands()] for o in (x, z)]
-        if attributes[0] != attributes[1] or len(operands[0]) != len(operands[1]):
-            return False
-        pending += zip(*operands, strict=True)
-    return True
 
 
 def max_pool(to: _Writer, y: Value, o: Any) -> None:

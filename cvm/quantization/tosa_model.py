@@ -54,13 +54,7 @@ class _Writer(ModelWriter):
 
     def bytes(self) -> bytes:
         inputs, outputs = self.walk()
-        names, taken = list[str](), set[str]()
-        for index in range(len(self.tensors)):
-            name = self.names.get(index, f"t{index}")
-            while name in taken:
-                name = f"{name}.{index}"
-            names.append(name)
-            taken.add(name)
+        names = self.unique_names(len(self.tensors))
 
         def named(indices: Sequence[int]) -> tuple[str, ...]:
             return tuple(names[i] for i in indices)

@@ -400,8 +400,9 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _arg(
                 "--scheme",
                 "tflite (8 bits, LiteRT's rounding), cvm (powers of two, only operators of the cvm "
-                "dialect) or tosa (default: that of a model's suffix, else tflite)",
-                choices=("tflite", "cvm", "tosa"),
+                "dialect), tosa or qdq (onnxruntime's float factors; default: the scheme of a "
+                "model's suffix, else tflite)",
+                choices=("tflite", "cvm", "tosa", "qdq"),
             ),
             _arg(
                 "--method",
@@ -414,7 +415,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _repeated("--size", "NAME=N", "the value of a size that the program leaves open"),
             _flag("--float-io", "keep floats for arguments and results, and convert them inside"),
             _arg("--report", "write how far each value is from floats", metavar="FILE.html|.json"),
-            _program_output("PROG.cvm|MODEL.tflite|MODEL.tosa", ", or a model of the scheme"),
+            _program_output("PROG.cvm|MODEL.tflite|.tosa|.onnx", ", or a model of the scheme"),
         ],
     ),
     "prove": (

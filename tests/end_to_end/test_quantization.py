@@ -18,7 +18,8 @@ from cvm.quantization import QuantizedModule
 from cvm.quantization.scheme import Parameters
 
 SCHEMES = ("tflite", "cvm", "tosa")
-READERS = {"tflite": cvm.from_tflite, "tosa": cvm.from_tosa}  # by scheme, of models
+READERS = {"tflite": cvm.from_tflite, "tosa": cvm.from_tosa, "qdq": cvm.from_onnx}  # of models
+FORMATS = {"tflite": "tflite", "tosa": "tosa", "qdq": "onnx"}  # by scheme
 NETWORK = """\
 func @main(%x: tensor<?N x 2x6x6xf32>) -> tensor<?N x 4xf32> {
   %w1 = const file("w.npz", "w1") : tensor<4x2x3x3xf32>
@@ -278,7 +279,7 @@ ONE = "func @main(%x: tensor<?N x 3xf32>) -> tensor<?N x 3xf32> { %y = cvm.relu 
         (ONE, {"y": np.zeros((1, 3))}, {}, "expected data for the arguments x, got y"),
         (ONE, np.array([["a", "b", "c"]]), {}, "expected numbers for x"),
         (ONE, [], {}, "the data has no samples"),
-        (ONE, np.zeros((2, 3)), {"scheme": "int3"}, "scheme is one of tflite, cvm, tosa"),
+        (ONE, np.zeros((2, 3)), {"scheme": "int3"}, "scheme is one of tflite, cvm, tosa, qdq"),
         (ONE, np.zeros((2, 3)), {"method": "best"}, "method is one of minmax, percentile, mse"),
         (ONE, np.zeros((2, 3)), {"entry": "f"}, "no function @f"),
         (
@@ -417,7 +418,7 @@ def written(seed: int, scheme: Any = "tflite") -> tuple[QuantizedModule, bytes, 
     data = list(2 * random.normal(size=(3, *shape)).astype(np.float32))
     made = cvm.quantize(module, data, scheme)
     inputs = random.integers(-128, 128, (2, *shape)).astype(np.int8)
-    model = getattr(made, f"to_{scheme}")()
+    model = getattr(made, f"to_{FORMATS[scheme]}")()
     return made, model, np.stack([*inputs, np.full(shape, -128, np.int8)])
 
 
@@ -470,6 +471,28 @@ def test_a_network_as_a_tflite_model_of_open_size(network: Path, tmp_path: Path)
     assert main([*command, "--scheme", "cvm"]) == 1
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_onnxruntime_gives_the_bits_of_the_program(seed: int) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    made, data, inputs = written(seed, "qdq")
+    f, options = cvm.compile(made), ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(data, options)
+    for x in inputs:
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], f(x))
+
+
+def test_a_network_as_an_onnx_model_of_open_size(network: Path, tmp_path: Path) -> None:
+    from cvm.cli import main
+
+    np.save(tmp_path / "x.npy", images(8))
+    out = str(tmp_path / "net.onnx")
+    assert main(["quantize", str(network), "--data", str(tmp_path / "x.npy"), "-o", out]) == 0
+    made = cvm.compile(cvm.quantize(str(network), images(8), "qdq"))
+    x = np.random.default_rng(0).integers(-128, 128, (5, 2, 6, 6)).astype(np.int8)
+    np.testing.assert_array_equal(cvm.compile(cvm.from_onnx(out))(x), made(x))
+
+
 def test_a_network_as_a_tosa_model(network: Path, tmp_path: Path) -> None:
     from cvm.cli import main
 
@@ -509,6 +532,13 @@ def made_of(body: str, type: str = "tensor<4x3xf32>", **options: Any) -> Quantiz
         ("tflite", "%y = cvm.relu %x", {"scheme": "cvm"}, "%x is tensor<4x3xi32>, and not of i8"),
         ("tflite", REVERSED, {}, "cvm.slice (%a) cannot be written to .tflite: it is a slice of"),
         ("tflite", FACTORS, {}, "it is a sum of products, or of others than numbers of i8"),
+        (
+            "onnx",
+            FACTORS,
+            {},
+            "its rounding is tflite_double, and that of onnxruntime half_even_f32",
+        ),
+        ("onnx", "%y = cvm.relu %x", {"scheme": "qdq", "float_io": True}, "and not of i8"),
         ("tosa", REVERSED, {"scheme": "tosa"}, "cvm.slice (%a) cannot be written to .tosa"),
         ("tosa", FACTORS, {}, "its rounding is tflite_double, and that of TOSA single"),
         (
@@ -531,6 +561,6 @@ def test_what_no_operator_of_a_model_states_is_refused(
 @pytest.mark.parametrize(("scheme", "body"), [("tflite", PART), ("tosa", PART), ("tosa", FACTORS)])
 def test_slices_and_products_in_models(scheme: Any, body: str) -> None:
     made = made_of(body, scheme=scheme)
-    back = READERS[scheme](getattr(made, f"to_{scheme}")())
+    back = READERS[scheme](getattr(made, f"to_{FORMATS[scheme]}")())
     x = np.random.default_rng(1).integers(-128, 128, (4, 3)).astype(np.int8)
     np.testing.assert_array_equal(cvm.compile(back)(x), cvm.compile(made)(x))
