@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from .version import Version
 Kinds = tuple[object, ...]  # the types of arguments
 P = ParamSpec("P")
 R = TypeVar("R")
+
+if TYPE_CHECKING:
+    from cvm.jit.functions.tune import Trial
 
 TARGETS = ("cpu", "reference")
 
@@ -211,6 +214,29 @@ class Kernel(CompiledFunction, Generic[P, R]):
         if (latest := self._latest.value) < 0:
             raise TargetError("a kernel is compiled when it is called: call it, or give arguments")
         return [*self._versions.values()][latest]
+
+    def tune(
+        self,
+        *arguments: Any,
+        seconds: float = 60,
+        told: Callable[[Trial], object] = lambda trial: None,
+    ) -> str:
+        """Search for a schedule that makes a call faster, with the same bits.
+
+        Args:
+            arguments: Those of the call; arrays stay as they are.
+            seconds: The time of the search, which Ctrl-C ends earlier with the best so far.
+            told: Gets each schedule that was measured, with its steps and `seconds`.
+
+        Returns:
+            The steps as text, one a line, for `cvm.schedule(...).apply`; empty where none was
+            faster.
+        """
+        from cvm.jit.functions.tune import search
+
+        plan = self.version(*arguments).given
+        build = lambda plan, steps: self.scheduled(steps)  # noqa: E731
+        return search(plan, self, build, arguments, seconds, told).text
 
     def scheduled(self, steps: Sequence[Step], **options: Any) -> Kernel[P, R]:
         """The kernel whose versions have these steps of a schedule; of arguments that overlap,

@@ -24,6 +24,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "verify": ("verify cert.json model.tflite --target cuda-sim",),
     "explain": ("explain cvm.dense.C2", "explain parse.brace"),
+    "tune": ("tune product.loops --seconds 60 --size M=512 -o product.schedule",),
     "lower": ("lower layer.cvm --to loops", "lower layer.cvm --to strategies --cpu znver4"),
     "opt": (
         "opt layer.cvm --pipeline canonicalize,cse,fuse",
@@ -209,6 +210,24 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _arg("model", "the .tflite, .tosa, .mlir or .onnx file that it is of", metavar="MODEL"),
             _TARGET,
             _CPU,
+        ],
+    ),
+    "tune": (
+        "search for a schedule of kernels, or of those of a function, that makes them faster",
+        [
+            _arg("program", _ANY_LEVEL, metavar="PROG.cvm"),
+            _ENTRY,
+            _arg(
+                "--seconds",
+                "the time of the search (default: %(default)s); Ctrl-C keeps the best so far",
+                type=float,
+                default=60.0,
+                metavar="S",
+            ),
+            _repeated("--input", "NAME=ARRAY", f"{_ARRAY}; of others, random ones"),
+            _INPUTS,
+            _repeated("--size", "NAME=N", "an open size of random arrays"),
+            _OUTPUT,
         ],
     ),
     "opt": (

@@ -48,6 +48,7 @@ from ...lowering.passes import run_passes
 from ...lowering.pipeline import schedule, schedule_for_gpu
 from ...lowering.processor import compiling_for
 from ...lowering.storage.place_buffers import place_buffers
+from ..cache import disk_cache
 from ..cuda.emulator.races import Fault
 from ..host_processor import check_runs_here
 from ..options import DEFAULT, CompileOptions
@@ -183,6 +184,7 @@ class PlanFunction(CompiledFunction):
 class KernelFunction(PlanFunction, NativeFunction):
     """Kernels as native code."""
 
+    takes_kept = True  # a schedule from the disk cache
     _begin = CompiledFunction.__init__  # nothing is compiled before the first call
 
     def _prepared(self, plan: Plan) -> Plan:
@@ -192,11 +194,23 @@ class KernelFunction(PlanFunction, NativeFunction):
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         if not self._is_served:
             check_runs_here(self.options.cpu)
+            self._take_kept(arguments)
             made = self._compile()
             with _serving:  # a second library would free the code of the first, which may run
                 if not self._is_served:
                     self._serve(made)
         return super()._called(arguments, out)
+
+    def _take_kept(self, arguments: tuple[Any, ...]) -> None:
+        """Take the schedule that a search has kept for these shapes, if there is one."""
+        if self.takes_kept and self.declared is None and disk_cache.folder() is not None:
+            from .tune import kept
+
+            shapes = [np.shape(a) for a in arguments]
+            if (plan := kept(self.given, shapes, self.compiled_for)) is not None:
+                given = name_arrays_once(filled(plan))
+                self.legal = run_passes((expand_functions, legalize_types), given, Context())
+                self.plan = self._prepared(self.legal)
 
     @property
     def _is_served(self) -> bool:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...dialect.kernel_ir.loops import Kernel
     from .cache_entry import Compiled
     from .signature import Signature
+    from .tune import Trial
 
 Program: TypeAlias = Callable[[], tuple[Module, Function]]  # read when it is asked for
 
@@ -193,6 +194,28 @@ class NativeFunction(CompiledFunction):
             return lower(
                 self.module, self.computed, self.compiled_for, checks=self.options.sanitize
             )
+
+    def tune(
+        self,
+        *arguments: Any,
+        seconds: float = 60,
+        told: Callable[[Trial], object] = lambda trial: None,
+    ) -> str:
+        """Search for a schedule that makes this call faster, with the same bits, and keep it.
+
+        Args:
+            arguments: Those of the call.
+            seconds: The time of the search, which Ctrl-C ends earlier with the best so far.
+            told: Gets each schedule that was measured, with its steps and `seconds`.
+
+        Returns:
+            The steps as text, one a line, for `cvm.schedule(...).apply` and `--schedule`; empty
+            where none was faster. Kernels take them from the disk cache when they are first called
+            with arrays of the same shapes.
+        """
+        from .tune import tuned
+
+        return tuned(self, arguments, seconds, told).text
 
     @property
     def _is_direct(self) -> bool:
