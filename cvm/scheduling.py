@@ -243,6 +243,14 @@ class Schedule:
         """
         return self._step("stage", array=array, at=at)
 
+    def inline(self, array: str) -> Self:
+        """Compute the elements of an array where they are read; after `stage`, in each tile."""
+        return self._step("inline", array=array)
+
+    def privatize(self, array: str, loop: str) -> Self:
+        """Update a copy of an array for each iteration of a loop, and combine them after it."""
+        return self._step("privatize", array=array, loop=loop)
+
     def replace(self, loop: str, by: str) -> Self:
         """Run a nest by the code of an intrinsic (`cvm.extending.intrinsic`), whose nest is the
         same.

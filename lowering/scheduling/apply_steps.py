@@ -13,12 +13,12 @@ from ..analysis.accesses import every_access, stores
 from ..analysis.verify_kernel import LoweringError, check_kernel
 from ..analysis.written import unwritten
 from ..passes import Pass
-from . import fuse_and_distribute, kinds, reorder, restructure, stage
+from . import copies, fuse_and_distribute, kinds, reorder, restructure, stage
 from .find_loops import loops_by_name
 from .steps import STEPS, Refused, Step
 
 CODE = "kernel.schedule"  # of diagnostics
-MODULES = restructure, reorder, kinds, fuse_and_distribute, stage  # that declare the steps
+MODULES = restructure, reorder, kinds, fuse_and_distribute, stage, copies  # that declare the steps
 
 
 def apply_step(kernel: Kernel, step: Step) -> Kernel:
@@ -33,7 +33,8 @@ def apply_step(kernel: Kernel, step: Step) -> Kernel:
         places = " and ".join(_line(s) for s in (e.other, e.statement) if s is not None)
         said = e.message.removeprefix(f"kernel @{kernel.name}: ")
         raise Refused(f"{step.name}: {said}" + (places and f", in {places}")) from None
-    if new := sorted(unproved - known):
+    new = sorted(u for u in unproved - known if u.replace(copies.SUFFIX, "") not in known)
+    if new:
         raise Refused(f"{step.name}: {new[0]}, which is not proved to be wrong or right")
     return replace(made, scheduled=True)
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.expressions import Tensor
+from ...dialect.kernel_ir.affine import affine
+from ...dialect.kernel_ir.expressions import ZERO, Tensor, as_index
 from ...dialect.support.suggest import did_you_mean
+from ...dialect.types.sizes import Dim
 from ..analysis.accesses import every_access
 from .steps import Refused
 
@@ -45,6 +47,12 @@ def serial_loop(kernel: ir.Kernel, name: str) -> ir.For:
     if ir.may_jump(loop.body):
         raise Refused(f"the loop {name} has a jump, or a loop whose end no bounds tell")
     return loop
+
+
+def runs_whole(s: ir.For, size: Dim | None = None) -> bool:
+    """Test whether a serial loop runs from 0 to a size, by default the extent of its index."""
+    left = affine(s.end) - affine(as_index(s.index.extent if size is None else size))
+    return s.kind == "serial" and s.start is ZERO and not left.terms and not left.constant
 
 
 def find_array(kernel: ir.Kernel, name: str) -> Tensor:

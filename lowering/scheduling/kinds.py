@@ -12,12 +12,11 @@ takes a nest that is its own, statement by statement.
 """
 
 from ...dialect.kernel_ir import loops as ir
-from ...dialect.kernel_ir.expressions import ZERO
 from ...dialect.support.diagnostics import Error
 from ...dialect.support.suggest import did_you_mean
 from ..analysis.accesses import allocated
 from ..analysis.intrinsics import INTRINSICS, Differs, Match
-from .find_loops import put, serial_loop
+from .find_loops import put, runs_whole, serial_loop
 from .restructure import part_of, whole_parts
 from .steps import Refused, step
 
@@ -53,9 +52,9 @@ def parallelize(kernel: ir.Kernel, loop: str) -> ir.Kernel:
         raise Refused(f"parallelize: {loop} is inside another loop or a branch")
     if shared := [t.name for t in allocated(s.body) if t.space == "heap"]:
         raise Refused(f"parallelize: all iterations share the buffer %{shared[0]}")
-    if s.start is not ZERO or s.stop is not None:
+    if not runs_whole(s):
         raise Refused(f"parallelize: the loop {loop} does not run from 0 to a size")
-    return put(kernel, s, (ir.replace(s, kind="parallel"),))
+    return put(kernel, s, (ir.replace(s, kind="parallel", stop=None),))
 
 
 @step

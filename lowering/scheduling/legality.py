@@ -97,7 +97,7 @@ def _conflicts(
     """The ordered pairs of accesses to one array of which one is a store, without those of updates
     that commute.
     """
-    updates = {id(a): _update(a.statement, reassociate) for a in (*accesses, *(others or ()))}
+    updates = {id(a): update_of(a.statement, reassociate) for a in (*accesses, *(others or ()))}
     for a in accesses:
         for b in accesses if others is None else others:
             if a.tensor is not b.tensor or not (a.writes or b.writes):
@@ -106,7 +106,7 @@ def _conflicts(
                 yield a, b
 
 
-def _update(s: ir.Statement, reassociate: bool) -> str | None:
+def update_of(s: ir.Statement, reassociate: bool) -> str | None:
     """The function of an update `t[i] = f(t[i], x)` that commutes with others; None if it does
     not.
     """

@@ -25,7 +25,7 @@ from ...dialect.types.tensor_types import I64
 from ..analysis.accesses import depends
 from ..analysis.prove import prove
 from ..loops.clone import clone
-from .find_loops import chain, put, serial_loop
+from .find_loops import chain, put, runs_whole, serial_loop
 from .steps import Refused, step
 
 MAX_COPIES = 64  # copies of a body that unrolling makes, at most; bounds compile time
@@ -66,7 +66,7 @@ def split_loop(s: ir.For, by: int, names: tuple[str, str], tail: str) -> tuple[i
     exact = whole or tail == "peel"
     parts = whole_parts(s, by) if exact else (count + (by - 1)) // by
     left = None if exact else minimum(by, count - outer * by)
-    stop = None if s.is_whole and tail != "peel" else parts
+    stop = None if runs_whole(s) and tail != "peel" else parts
     tiles = ir.For(outer, (ir.For(inner, body, stop=left),), stop=stop)
     if whole or tail == "guard":
         return (tiles,)

@@ -4,7 +4,8 @@
     for jo { for k { ... b[k, jo * 8 + ji] ... } }
     =>  for jo { alloc t; for k { t[k, ji] = b[k, jo * 8 + ji] }; for k { ... t[k, ji] ... } }
 
-An array that is written is copied back after the iteration. Legal where the tile holds all that
+An array that is written is copied back after the iteration, and not into the buffer where the
+iteration writes each element before it reads it. Legal where the tile holds all that
 the iteration accesses of the array.
 """
 
@@ -23,6 +24,7 @@ from ...dialect.kernel_ir.traverse import walk
 from ..analysis.accesses import allocated, depends, every_access, stores
 from ..analysis.prove import prove
 from ..analysis.verify_kernel import bounds_of
+from ..analysis.written import unwritten_in
 from .find_loops import find_array, find_loop, loops_around, put
 from .steps import Refused, step
 
@@ -63,8 +65,11 @@ def stage(kernel: ir.Kernel, array: str, at: str) -> ir.Kernel:
     )
     facts = [f for t in loops_around(kernel, s) for f in bounds_of(t)]
     copies = [_copy(tensor, made, first, back, facts) for back in (False, True)]
-    block = (ir.Alloc(made), *copies[0], *body, *(copies[1] if written else ()))
-    return put(kernel, s, (ir.replace(s, body=block),))
+    block = (ir.Alloc(made), *body, *(copies[1] if written else ()))
+    fresh = put(kernel, s, (ir.replace(s, body=block),))
+    if written and all(u.tensor is not made for u in unwritten_in(fresh)):
+        return fresh
+    return put(kernel, s, (ir.replace(s, body=(block[0], *copies[0], *block[1:])),))
 
 
 def _copy(
