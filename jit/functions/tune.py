@@ -29,8 +29,7 @@ from ...lowering.scheduling.steps import Refused, Step, read_step
 from ..cache import disk_cache
 from ..cache.keys import environment
 from ..runtime.thread_pool import get_num_threads
-from .kernel_function import KernelFunction
-from .native_function import NativeFunction
+from ..targets import find_target
 
 POOL = 4  # schedules that further steps are added to, at most
 CANDIDATES = 12  # of a turn, of which some are measured; one in three by hand
@@ -204,16 +203,17 @@ def kept(plan: Plan, shapes: Sequence[tuple[int, ...]], processor: Processor) ->
     return plan
 
 
-def tuned(f: NativeFunction, arguments: Sequence[Any], seconds: float, told: Told) -> Trial:
-    """Search for a schedule of the kernels of a function, and keep that of kernels."""
+def tuned(f: Any, arguments: Sequence[Any], seconds: float, told: Told) -> Trial:
+    """Search for a schedule of the kernels of a compiled function, and keep that of kernels."""
     from ...lowering.pipeline import nests, schedule_others
 
-    def build(plan: Plan, steps: tuple[Step, ...] = ()) -> KernelFunction:
-        made = KernelFunction(plan if given else schedule_others(plan), f.options)
+    def build(plan: Plan, steps: tuple[Step, ...] = ()) -> Any:
+        kernels = plan if given else schedule_others(plan)
+        made: Any = find_target("cpu").compile_kernels(kernels, f.options)
         made.takes_kept = False
         return made
 
-    given = f.given if isinstance(f, KernelFunction) else None
+    given: Plan | None = getattr(f, "given", None)
     arrays = [np.asarray(a) for a in arguments]
     with compiling_for(f.compiled_for):
         plan = given or nests(f.module, f.computed)
