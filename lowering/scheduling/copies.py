@@ -57,7 +57,7 @@ def _producer(kernel: ir.Kernel, tensor: Tensor) -> tuple[ir.Statement, ir.Store
     accessing = [s for s in kernel.body if any(t is tensor for t, _ in every_access((s,)))]
     stored = [s for s in stores(kernel.body) if s.tensor is tensor]
     if len(stored) == 1 and accessing and isinstance(nest := accessing[0], ir.For):
-        loops = {s.index: s for s in ir.perfect_nest(nest)}
+        loops: dict[Expr, ir.For] = {s.index: s for s in ir.perfect_nest(nest)}
         (store,) = stored
         whole = [
             i in loops and runs_whole(loops[i], d)

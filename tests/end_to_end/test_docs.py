@@ -295,6 +295,10 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ): "../unit/cvm/test_array_methods.py::test_the_example_of_the_language_page",
     ("docs/kernels.md", "python"): "../unit/cvm/test_kernels.py::test_the_page_of_kernels",
     ("docs/schedules.md", "python"): "../property/test_schedules.py::test_the_page_of_schedules",
+    (
+        "docs/schedules.md",
+        "schedule",
+    ): "../property/test_schedules.py::test_the_examples_of_the_page_keep_every_bit",
     ("docs/lowering.md", "formulas"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "loops"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "schedule"): "test_docs.py::test_stages_of_a_convolution",
