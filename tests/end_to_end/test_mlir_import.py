@@ -282,6 +282,24 @@ def test_tensors() -> None:
         np.testing.assert_array_equal(found, want, strict=True)
 
 
+def test_numbers_are_taken_out_of_tensors() -> None:
+    text = """
+        func.func @f(%x: tensor<3xf32>, %s: tensor<f32>) -> tensor<3xf32> {
+          %init = tensor.empty() : tensor<3xf32>
+          %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+              ins(%x : tensor<3xf32>) outs(%init : tensor<3xf32>) {
+          ^bb0(%a: f32, %out: f32):
+            %n = tensor.extract %s[] : tensor<f32>
+            %p = arith.mulf %a, %n : f32
+            linalg.yield %p : f32
+          } -> tensor<3xf32>
+          return %y : tensor<3xf32>
+        }"""
+    x = np.array([1, 2, 3], np.float32)
+    (y,) = called(text, x, np.array(2, np.float32))
+    assert y.tolist() == [2, 4, 6]
+
+
 def test_generic_operations() -> None:
     """Two results, one of them transposed; a reduction over a dimension that its value does not
     have, with an initial value.
@@ -580,6 +598,7 @@ def test_all_refusals_are_said_at_once() -> None:
     [
         ("func.func @f() -> i32 {", "xDSL cannot read this"),
         ("\xff\xfe", "xDSL cannot read this"),
+        ("func.func @f() {\n stablehlo.return ?\n }", "; cvm.from_stablehlo reads StableHLO"),
         (
             "module { }",
             "expected a module of functions, one of them @main or the only public one, got none",

@@ -287,6 +287,14 @@ def test_sizes_that_are_not_known(stated: int | None) -> None:
     assert "tensor<4x2xf32>" in str(fixed)
 
 
+@pytest.mark.parametrize("cleared", ("shape", "type"))
+def test_outputs_need_no_shape(cleared: str) -> None:
+    made = model([helper.make_node("Neg", ["x"], ["y"])], {"x": ("N", 2)}, {})
+    output = made.graph.output[0]
+    (output.type.tensor_type if cleared == "shape" else output).ClearField(cleared)
+    assert run(made, np.ones((3, 2), np.float32)).shape == (3, 2)
+
+
 def test_sizes_that_have_to_be_given() -> None:
     made = model(
         [

@@ -126,22 +126,105 @@ def test_damaged_files_are_diagnosed() -> None:
 
 
 def test_all_refusals_at_once() -> None:
-    x, y, sparse = (Tensor((2, 3), "FLOAT32") for _ in range(3))
+    x, y = (Tensor((2, 3), "FLOAT32") for _ in range(2))
     nodes = [
         Operator("WHERE", [0], [1]),
         Operator("HASHTABLE_SIZE", [0], [1]),
         Operator("HASHTABLE_SIZE", [0], [1]),
     ]
-    nodes.append(Operator("DENSIFY", [2], [1]))
+    nodes.append(Operator("MULTINOMIAL", [0], [1]))
     with pytest.raises(cvm.ParseError) as refused:
-        cvm.from_tflite(model([x, y, sparse], nodes, [0], [1]))
+        cvm.from_tflite(model([x, y], nodes, [0], [1]))
     (diagnostic,) = refused.value.diagnostics
     assert diagnostic.message == "4 operators of the model cannot be imported"
     assert [n.message for n in diagnostic.notes] == [
         "2 x HASHTABLE_SIZE: the language has no tables of strings (operators 1, 2)",
         "1 x WHERE: its output's shape depends on the data (operator 0)",
-        "1 x DENSIFY: the language has no sparse tensors (operator 3)",
+        "1 x MULTINOMIAL: it draws random numbers (operator 3)",
     ]
+
+
+# of a 4 x 6 matrix, the stored elements of which are 2 x 2 blocks, two in the first row of blocks
+# and one in the second
+BLOCKS = {
+    "traversal_order": [0, 1, 2, 3],
+    "block_map": [0, 1],
+    "dim_metadata": [
+        {"format": 0, "dense_size": 2},
+        {
+            "format": 1,
+            "array_segments_type": 3,
+            "array_segments": ("Uint8Vector", {"values": [0, 2, 3]}),
+            "array_indices_type": 2,
+            "array_indices": ("Uint16Vector", {"values": [0, 2, 1]}),
+        },
+        {"format": 0, "dense_size": 2},
+        {"format": 0, "dense_size": 2},
+    ],
+}
+
+
+def with_sparse(sparsity: dict[str, Any], count: int = 12, densify: bool = True) -> bytes:
+    stored = np.arange(1, count + 1, dtype=np.float32)
+    tensors = [
+        Tensor((1, 6), "FLOAT32"),
+        Tensor((4, 6), "FLOAT32", data=stored, sparsity=sparsity),
+        Tensor((4, 6), "FLOAT32"),
+        Tensor((1, 4), "FLOAT32"),
+    ]
+    nodes = [Operator("DENSIFY", [1], [2])] if densify else []
+    nodes.append(Operator("FULLY_CONNECTED", [0, 2 if densify else 1, -1], [3]))
+    return model(tensors, nodes, [0], [3])
+
+
+@pytest.mark.parametrize("densify", (True, False))
+def test_sparse_constants_are_put_in_their_places(densify: bool) -> None:
+    f = cvm.compile(cvm.from_tflite(with_sparse(BLOCKS, densify=densify)))
+    w = np.array(
+        [[1, 2, 0, 0, 5, 6], [3, 4, 0, 0, 7, 8], [0, 0, 9, 10, 0, 0], [0, 0, 11, 12, 0, 0]]
+    )
+    for n in range(6):
+        assert f(np.eye(6, dtype=np.float32)[n : n + 1]).tolist() == [w[:, n].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("change", "count", "said"),
+    (
+        ({}, 11, "12 elements has 11"),
+        ({"traversal_order": [0, 1, 2, 2]}, 12, "4 levels of 4"),
+        ({"block_map": [0, 2]}, 12, "4 levels"),
+        ({"dim_metadata": BLOCKS["dim_metadata"][:3]}, 12, "3 levels of 4"),
+        (
+            {"dim_metadata": [{"format": 0, "dense_size": 3}, *BLOCKS["dim_metadata"][1:]]},
+            12,
+            "3 pl",
+        ),
+        ({"traversal_order": [1, 0, 2, 3]}, 12, "sparse tensor of shape"),
+        ({"dim_metadata": [BLOCKS["dim_metadata"][n] for n in (1, 0, 2, 3)]}, 12, "beyond it"),
+    ),
+)
+def test_damaged_sparse_constants_are_diagnosed(
+    change: dict[str, Any], count: int, said: str
+) -> None:
+    with pytest.raises(cvm.ParseError, match=said):
+        cvm.from_tflite(with_sparse({**BLOCKS, **change}, count))
+
+
+def test_states_of_one_name_are_told_apart() -> None:
+    tensors = [Tensor((1, 3), "FLOAT32"), Tensor((2, 3), "FLOAT32", data=np.eye(2, 3))]
+    tensors += [Tensor((2, 4), "FLOAT32", data=np.ones((2, 4)))]
+    tensors += [Tensor((1, 8), "FLOAT32", variable=True, name="state"), Tensor((1, 2), "FLOAT32")]
+    tensors += [Tensor((3, 2), "FLOAT32", data=np.ones((3, 2)))]
+    tensors += [Tensor((3, 5), "FLOAT32", data=np.ones((3, 5)))]
+    tensors += [Tensor((1, 15), "FLOAT32", variable=True, name="state"), Tensor((1, 3), "FLOAT32")]
+    nodes = [
+        Operator("SVDF", [0, 1, 2, -1, 3], [4], {"rank": 1}),
+        Operator("SVDF", [4, 5, 6, -1, 7], [8], {"rank": 1}),
+    ]
+    module = cvm.from_tflite(model(tensors, nodes, [0], [8]))
+    assert [a.shape for a in module.state.values()] == [(1, 8), (1, 15)]
+    y, *state = cvm.compile(module)(np.ones((1, 3), np.float32), *module.state.values())
+    assert y.tolist() == [[2, 2, 2]] and [s.sum() for s in state] == [2, 6]
 
 
 def test_hybrid_operators_are_refused() -> None:

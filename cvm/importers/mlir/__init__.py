@@ -105,10 +105,11 @@ def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
         ).parse_module()
         module.verify()
     except Exception as e:  # of xDSL's kinds, and what its parser lets through
+        other = "; cvm.from_stablehlo reads StableHLO" if "stablehlo." in text else ""
         at, said = getattr(e, "span", None), getattr(e, "msg", "") or str(e) or type(e).__name__
         span = Span(source, at.start, at.end) if at else Span(Source(filename, ""), 0, 0)
         raise cvm.ParseError(
-            Diagnostic(f"xDSL cannot read this: {said.splitlines()[0]}", span, "import")
+            Diagnostic(f"xDSL cannot read this: {said.splitlines()[0]}{other}", span, "import")
         ) from None
     return module, lines
 
@@ -413,6 +414,8 @@ def pad(at: At, x: Node, *borders: Known) -> Node:
 @rule("tensor.extract")
 def extract(at: At, x: Node, *places: Node) -> Node:
     """Places outside, of which the result is undefined, are moved inside."""
+    if not places:
+        return x
     shapes = [p.shape for p in places if p.rank == max(p.rank for p in places)]
     shape = [next((n for n in ns if not same_size(n, 1)), 1) for ns in zip(*shapes, strict=True)]
     return x.apply(

@@ -36,6 +36,7 @@ support_vectors tree_ensembles
 for _module in RULES.split():
     import_module(f".{_module}", __name__)
 
+INT64 = 7  # the number of the type that sizes have in ONNX
 Sizes = Mapping[str, "int | Sequence[int | str]"]
 Constants = Mapping[str, ArrayLike]
 
@@ -94,7 +95,8 @@ def imported(
     for v in proto.graph.output:
         value = values.get(v.name)
         if isinstance(value, np.ndarray) and value.dtype == object:  # sizes, of whatever type
-            value = to.node(value).cast(element_of(v.type.tensor_type.elem_type))
+            element = element_of(v.type.tensor_type.elem_type or INT64)
+            value = to.node(value).cast(element)
         results.append(to.result(filename, v.name, value))
         to.names.setdefault(results[-1], v.name)
     labels = {

@@ -36,6 +36,7 @@ def read_model(model: Any) -> tuple[str, Any]:
         for tensor in tensors(proto.graph):
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 read_external(tensor, folder)
+        state_outputs(proto.graph)
         check(proto)
     except cvm.Error:
         raise
@@ -44,6 +45,15 @@ def read_model(model: Any) -> tuple[str, Any]:
     except Exception as e:  # whatever the package finds wrong with a file
         unreadable(filename, (str(e).strip().splitlines() or [type(e).__name__])[0])
     return filename, proto
+
+
+def state_outputs(graph: Any) -> None:
+    """Give outputs without a type or a shape some, which the checker demands and nothing reads."""
+    for output in graph.output:
+        if output.type.WhichOneof("value") in (None, "tensor_type"):
+            tensor = output.type.tensor_type
+            tensor.elem_type = tensor.elem_type  # is then there, if as 0
+            tensor.shape.SetInParent()
 
 
 def check(proto: Any) -> None:

@@ -8,6 +8,7 @@ value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -27,6 +28,7 @@ from cvm.importers.graph.importer import GraphNode, Importer
 from . import arithmetic, contractions, movement, softmax, state, unary
 from .rules import At, Tensor, Unsupported
 from .schema import OPERATORS, SCHEMA, TYPES
+from .sparsity import in_place
 
 RULES_OF = (
     arithmetic,
@@ -92,6 +94,11 @@ class Model:
     def program(self, sizes: Sizes) -> tuple[Imported, dict[str, str]]:
         graph = self.model.subgraphs[0]
         tensors = [self.tensor(t) for t in graph.tensors]
+        taken: set[str] = set()
+        for n, t in enumerate(tensors):  # states are told apart by their names
+            if t.is_variable and t.name in taken:
+                tensors[n] = replace(t, name=f"{t.name}_{n}")
+            taken.add(t.name)
         values = {
             str(n): a
             for n, t in enumerate(graph.tensors)
@@ -139,11 +146,7 @@ class Model:
         data = buffer.data
         if buffer.offset > 1:  # the elements of a large model follow the flatbuffer
             data = buffer._file.numbers("u8", buffer.offset, buffer.size)
-        if (
-            not (t.buffer and data.size)
-            or t.sparsity is not None
-            or tensor.type in ("STRING", "RESOURCE", "VARIANT")
-        ):
+        if not (t.buffer and data.size) or tensor.type in ("STRING", "RESOURCE", "VARIANT"):
             return None
         count = int(np.prod(tensor.shape, dtype=object))
         dtype = tensor.element.dtype
@@ -151,6 +154,9 @@ class Model:
             data = (np.stack([data << 4, data], -1).astype(np.int8) >> 4).reshape(-1)[
                 : count or None
             ]
+        if t.sparsity is not None and not data.nbytes % dtype.itemsize:
+            elements = np.frombuffer(data.tobytes(), dtype)
+            return in_place(t.sparsity, tensor.shape, elements)
         if data.nbytes != count * dtype.itemsize:
             raise Damaged(f"tensor {tensor.name!r} of shape {tensor.shape} has {data.nbytes} bytes")
         return np.frombuffer(data.tobytes(), dtype).reshape(tensor.shape)
@@ -234,7 +240,7 @@ class Model:
             missing = [
                 n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"
             ]
-            if missing and op != "DENSIFY":  # which reads sparse data
+            if missing:
                 raise Damaged(f"operator {number} reads tensor {missing[0]} before it is computed")
             self.to.add(
                 At(self.to, node, values, str(number), tensors, operator, self.rounding, self)

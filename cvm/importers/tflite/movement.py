@@ -52,6 +52,12 @@ for name, function in ONE_OF_OURS.items():
 rule("GATHER_ND")(lambda at, x, indices: gathered_at(at, x, indices))
 
 
+@rule("DENSIFY")
+def densify(at: At, x: Array) -> Known:
+    """Constant: x. Its elements are put in their places as the file is read."""
+    return x
+
+
 @rule("EXPAND_DIMS")
 def expand_dims(at: At, x: Node, axes: Array) -> Known:
     inserted = axes.reshape(-1).tolist()

@@ -45,7 +45,6 @@ REFUSED = {
         "the language has no tables of strings",
     ),
     **dict.fromkeys(("IF", "WHILE"), "the language has no loops over whole tensors"),
-    "DENSIFY": "the language has no sparse tensors",
 }
 
 

@@ -10,12 +10,18 @@ TABLES = {
     "OperatorCode": "deprecated_builtin_code:i8 custom_code:str version:i32=1 builtin_code:i32",
     "SubGraph": "tensors:[Tensor] inputs:[i32] outputs:[i32] operators:[Operator] name:str",
     "Tensor": "shape:[i32] type:i8 buffer:u32 name:str quantization:QuantizationParameters "
-    "is_variable:bool sparsity:table "
+    "is_variable:bool sparsity:SparsityParameters "
     "shape_signature:[i32]",
     "QuantizationParameters": "min:[f32] max:[f32] scale:[f32] "
     "zero_point:[i64] details_type:u8 "
     "details:table "
     "quantized_dimension:i32",
+    "SparsityParameters": "traversal_order:[i32] block_map:[i32] dim_metadata:[DimensionMetadata]",
+    "DimensionMetadata": "format:i8 dense_size:i32 array_segments_type:u8 array_segments:table "
+    "array_indices_type:u8 array_indices:table",
+    "Int32Vector": "values:[i32]",
+    "Uint16Vector": "values:[u16]",
+    "Uint8Vector": "values:[u8]",
     "Buffer": "data:[u8] offset:u64 size:u64",
     "Operator": "opcode_index:u32 inputs:[i32] outputs:[i32] builtin_options_type:u8 "
     "builtin_options:table custom_options:[u8] "

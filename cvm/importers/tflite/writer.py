@@ -33,6 +33,7 @@ class Tensor:
     data: np.ndarray | None = None
     variable: bool = False
     name: str = ""
+    sparsity: Mapping[str, Any] | None = None  # of `data`, whose elements are those stored
 
 
 @dataclass
@@ -78,6 +79,8 @@ def model(
             }
         if -1 in t.shape:
             row["shape_signature"] = list(t.shape)
+        if t.sparsity is not None:
+            row["sparsity"] = t.sparsity
         if t.variable:
             row["is_variable"] = True
         written.append(row)
