@@ -54,7 +54,7 @@ rule("GATHER_ND")(lambda at, x, indices: gathered_at(at, x, indices))
 
 @rule("DENSIFY")
 def densify(at: At, x: Array) -> Known:
-    """Constant: x. Its elements are put in their places as the file is read."""
+    """Put its elements in their places as the file is read."""
     return x
 
 
