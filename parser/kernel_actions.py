@@ -12,12 +12,13 @@ class KernelActions(Actions):
     """The actions of `loops.lark`: most apply the node's constructor to the parts of the rule."""
 
     start = members = parameters = tensors = values = definitions = tensors_defined = Actions.listed
+    operands = Actions.listed
     kernel, kernel_loop, plan = map(node_of, (tree.KernelNode, tree.KernelLoopNode, tree.PlanNode))
     parameter, tensor, kind = map(node_of, (tree.ParameterNode, tree.TensorNode, tree.KindNode))
     loop, branch, let = map(node_of, (tree.ForNode, tree.IfNode, tree.LetNode))
     register, buffer, store = map(node_of, (tree.RegisterNode, tree.BufferNode, tree.StoreNode))
     assert_, fail, prefetch = map(node_of, (tree.AssertNode, tree.FailNode, tree.PrefetchNode))
-    while_, jump = map(node_of, (tree.WhileNode, tree.JumpNode))
+    while_, jump, call = map(node_of, (tree.WhileNode, tree.JumpNode, tree.CallNode))
     ascribed, access, sized = map(node_of, (tree.AscribedNode, tree.AccessNode, tree.SizeNode))
     range = node_of(tree.RangeNode)
     formulas, constant, view = map(node_of, (tree.FormulasNode, tree.ConstantNode, tree.ViewNode))

@@ -35,7 +35,7 @@ GROUPS = (  # tokens that mean one thing together
     (
         {
             *("FOR", "WHILE", "IF", "LET", "ALLOC", "ASSERT", "PREFETCH"),
-            *("BREAK", "CONTINUE", "RETURN", "FAIL"),
+            *("BREAK", "CONTINUE", "RETURN", "FAIL", "CALL"),
         },
         {"VALUE"},
         "a statement",

@@ -250,6 +250,20 @@ class FailNode(NamedTuple):
         return self.message.end
 
 
+class CallNode(NamedTuple):
+    """`call @k(%x, 2.0) -> (%y)`."""
+
+    word: Token
+    name: Token
+    operands: "list[Expression]"
+    results: list[Token]
+    closing: Token
+
+    @property
+    def end(self) -> int:
+        return self.closing.end
+
+
 StatementNode: TypeAlias = (
     ForNode
     | IfNode
@@ -262,6 +276,7 @@ StatementNode: TypeAlias = (
     | WhileNode
     | JumpNode
     | FailNode
+    | CallNode
 )
 
 

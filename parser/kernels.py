@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import add, mul, sub
+from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeGuard, TypeVar, get_args
 
 from ..dialect.kernel_ir import expressions as ex, loops as ir
@@ -21,7 +22,8 @@ from ..dialect.kernel_ir.scalar_functions import SCALARS
 from ..dialect.support.diagnostics import Diagnostic, ParseError, Source, Span, VerifyError
 from ..dialect.support.suggest import did_you_mean
 from ..dialect.types.sizes import OPERATIONS, Dim, Size, may_be_same, product, same_size
-from ..dialect.types.tensor_types import ELEMENT_TYPES, I1, I64, ElementType
+from ..dialect.types.tensor_types import ELEMENT_TYPES, I1, I64, ElementType, TensorType
+from ..dialect.types.unify import bind, with_sizes
 from . import kernel_tree as tree
 from .kernel_actions import UnexpectedToken, parse_members, parse_size
 from .kernel_syntax_errors import CODE, syntax_errors
@@ -40,17 +42,20 @@ assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 KINDS: tuple[ir.LoopKind, ...] = get_args(ir.LoopKind)
 SumOrder: TypeAlias = Literal["terms", "blocks"]
 SUM_ORDERS: tuple[SumOrder, ...] = get_args(SumOrder)
+MOST_CALLS = 500  # of kernels, whose statements stand in the place of each (by hand)
 JUMPS = {"break": ir.Break, "continue": ir.Continue, "return": ir.Return}
 _HEAD = re.compile(r"^([ \t]*)(?:kernel|loop|plan)\b", re.MULTILINE)
 Places: TypeAlias = dict[ir.Statement, Span]
 
 
-def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
+def read_kernels(
+    text: str, filename: str = "<kernels>", known: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Plan, Places]:
     """The kernels of a text, linked but not yet verified, and the place of each statement; raises
-    with a mistake of each.
+    with a mistake of each. Named sizes may be `known`.
     """
     source = Source(filename, text)
-    scope = Scope(source)
+    scope = Scope(source, known=known)
     heads = [*_HEAD.finditer(text)]
     bounds = [0, *(m.start() for m in heads[1:] if len(m[1]) <= len(heads[0][1])), len(text)]
     for start, end in pairwise(bounds):
@@ -64,8 +69,9 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
                 Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE)
             )
     if scope.mistakes:
-        raise ParseError(scope.mistakes)
-    return link_kernels(scope.kernels, scope.views, scope.sides, Span(source, 0, 0)), scope.places
+        raise ParseError([*dict.fromkeys(scope.mistakes)])
+    kernels = [k for k in scope.kernels if k.name not in scope.called]
+    return link_kernels(kernels, scope.views, scope.sides, Span(source, 0, 0)), scope.places
 
 
 @dataclass
@@ -74,6 +80,7 @@ class Scope:
 
     source: Source
     sizes: dict[str, Dim] | None = None  # the anonymous ones of a loop
+    known: Mapping[str, Dim] = field(default_factory=dict[str, Dim])  # named sizes with a value
     sliced: Set[str] = frozenset()  # the arrays of a loop's body that are slices of others
     sides: tuple[list[ex.Tensor], list[ex.Tensor]] = field(
         default_factory=lambda: ([], [])
@@ -83,6 +90,8 @@ class Scope:
     kernels: list[ir.Kernel] = field(default_factory=list[ir.Kernel])
     places: Places = field(default_factory=Places)
     mistakes: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    above: dict[str, tree.KernelNode] = field(default_factory=dict[str, tree.KernelNode])
+    called: list[str] = field(default_factory=list[str])  # kernels, once for each call
 
     def read(self, node: tree.MemberNode) -> None:
         """Read a kernel, a loop, or a declaration of arguments and results."""
@@ -156,6 +165,7 @@ class KernelReader:
             aliasing=node.aliasing is not None,
         )
         self.scope.kernels.append(kernel)
+        self.scope.above[node.name.text] = node
 
     def zeros(
         self,
@@ -175,7 +185,7 @@ class KernelReader:
         results = parameters[len(parameters) - count :]
         given = [self.tensor_named(v) for v in node.operands]
         how = self.steps(node.steps)
-        inside = Scope(self.source, self.anonymous)
+        inside = Scope(self.source, self.anonymous, self.scope.known)
         sides = node.plan.arguments, node.plan.results
         inside.sliced = {*how.sliced(*([t.name.text for t in side] for side in sides))}
         for member in (node.plan, *node.members):
@@ -407,9 +417,97 @@ class KernelReader:
                 return (JUMPS[word.text](),)
             case tree.FailNode(_, message):
                 return (ir.Fail(unquoted(message.text), self.span(message)),)
+            case tree.CallNode():
+                return self.called_kernel(node)
 
     def allocated(self, tensor: ex.Tensor, zero: Token | None) -> ir.Block:
         return (ir.Alloc(tensor), *(() if zero is None else ir.zeros(tensor)))
+
+    def called_kernel(self, node: tree.CallNode) -> ir.Block:
+        """The statements of a kernel above this one, on these arrays: `call @k(%x) -> (%y)`."""
+        callee = self.known(self.scope.above, node.name, "kernel above this one")
+        self.scope.called.append(callee.name.name)
+        if len(self.scope.called) > MOST_CALLS:
+            raise self.mistake(
+                f"a text has at most {MOST_CALLS} calls, counted in calls", node.name
+            )
+        for what, wanted, given in (
+            ("operands", callee.inputs, node.operands),
+            ("results", callee.outputs, node.results),
+        ):
+            if len(wanted) != len(given):
+                message = f"{node.name.text} has {len(wanted)} {what}, got {len(given)}"
+                raise self.mistake(message, node.name)
+        statements: list[ir.Statement] = []
+        arrays: dict[str, ex.Tensor] = {}
+        types: list[tuple[TensorType, TensorType, tree.Expression]] = []
+        plain = KernelReader(self.source, Scope(self.source))
+        for p, operand in zip(callee.inputs, node.operands, strict=True):
+            shape, element = plain.shaped(p.tensor.type)
+            match operand:
+                case tree.AccessNode(name, None) if shape or self.is_updated(callee, p):
+                    array = self.buffer_named(name, "an operand")
+                case _ if not shape:
+                    array = ex.Tensor(p.tensor.name.name, (), element, "register")
+                    value = ir.assign(array, self.typed(operand, element))
+                    statements += [ir.Alloc(array), value]
+                case _:
+                    raise self.mistake(f"{p.tensor.name.text} is an array: name one", operand)
+            arrays[p.tensor.name.text] = array
+            types.append((TensorType(shape, element), _type_of(array), operand))
+        written: list[ex.Tensor] = []
+
+        def memory(array: ex.Tensor) -> ex.Tensor:
+            return self.scope.views.get(array, array)
+
+        for p, name in zip(callee.outputs, node.results, strict=True):
+            array = self.buffer_named(name, "a result")
+            home = None if p.of is None else arrays.get(p.of.text)
+            taken = [*written, *(arrays.values() if home is None else ())]
+            apart = home is not None and memory(home) is not memory(array)
+            if apart or memory(array) in map(memory, taken):
+                own = f"that of {p.of.text}" if p.of is not None else "an array of its own"
+                raise self.mistake(f"the result {p.tensor.name.text} is {own}", name)
+            arrays[p.tensor.name.text] = array
+            written.append(array)
+            types.append((TensorType(*plain.shaped(p.tensor.type)), _type_of(array), name))
+        sizes = self.sizes_of(node.name, types)
+        scope = self.scope
+        inner = KernelReader(self.source, Scope(self.source, known=sizes, above=scope.above))
+        inner.scope.places, inner.scope.called = scope.places, scope.called
+        inner.scope.views = scope.views
+        inner.names.update(arrays)
+        statements += inner.zeros(callee.inputs, callee.outputs, written)
+        body = inner.block(callee.body)
+        if any(isinstance(s, ir.Return) for s in ir.statements(body)):
+            raise self.mistake("a kernel that is called has no return", node.name)
+        read = {t for t in arrays.values() if t not in written}
+        if stored := [s.tensor for s in ir.statements(body) if isinstance(s, ir.Store)]:
+            for name, t in arrays.items():
+                if t in read and t in stored:
+                    message = f"{node.name.text} stores into {name}, which is no result of it"
+                    raise self.mistake(message, node.name)
+        if callee.condition is not None:
+            body = (ir.If(inner.typed(callee.condition, I1), body),)
+        return (*statements, *body)
+
+    def is_updated(self, callee: tree.KernelNode, p: tree.ParameterNode) -> bool:
+        """Test whether a result lies in an argument."""
+        return any(r.of is not None and r.of.text == p.tensor.name.text for r in callee.outputs)
+
+    def sizes_of(
+        self, name: Token, types: Sequence[tuple[TensorType, TensorType, tree.Expression]]
+    ) -> dict[str, Dim]:
+        """The sizes that a called kernel names, by the arrays it is given."""
+        declared, given = [d for d, _, _ in types], [g for _, g, _ in types]
+        if all(d.rank == g.rank for d, g in zip(declared, given, strict=True)):
+            bound = bind(declared, given)
+            declared = [with_sizes(d, bound) for d in declared]
+        for wanted, (_, got, at) in zip(declared, types, strict=True):
+            same = wanted.element is got.element and wanted.rank == got.rank
+            if not (same and all(map(same_size, wanted.array_shape, got.array_shape))):
+                raise self.mistake(f"{name.text} takes {wanted} here, got {got}", at)
+        return {atom[0]: size for atom, size in bound.items() if len(atom) == 1}
 
     def loop(self, node: tree.ForNode) -> ir.For:
         first, last = self.typed(node.first, I64), self.typed(node.last, I64)
@@ -565,11 +663,10 @@ class KernelReader:
     # sizes
 
     def atom(self, token: Token) -> Dim:
-        return (
-            self.anonymous.setdefault(token.text, Size.unknown())
-            if token.name.isdigit()
-            else Size.named(token.name)
-        )
+        if token.name.isdigit():
+            return self.anonymous.setdefault(token.text, Size.unknown())
+        found = self.scope.known.get(token.name)
+        return Size.named(token.name) if found is None else found
 
     def size(self, node: tree.Expression) -> Dim:
         match node:
@@ -582,7 +679,10 @@ class KernelReader:
             case ExpressionNode(Token(type="NAME") as name, [a, b]):
                 if _SIZES.get(name.text) not in OPERATIONS:
                     raise self.mistake(f"there is no function of sizes {name.text}", name)
-                return Size.of_atom((_SIZES[name.text], self.size(a), self.size(b)))
+                first, second, operation = self.size(a), self.size(b), _SIZES[name.text]
+                if isinstance(first, int) and isinstance(second, int):
+                    return OPERATIONS[operation](first, second)
+                return Size.of_atom((operation, first, second))
             case ExpressionNode(_, [Token(text=text)]):
                 return -int(text)
             case ExpressionNode(mark, [a, b]):
@@ -595,6 +695,10 @@ class KernelReader:
 def _one_of(known: Sequence[T], text: str) -> T | None:
     """The one of some literal types that a text spells."""
     return next((k for k in known if k == text), None)
+
+
+def _type_of(array: ex.Tensor) -> TensorType:
+    return TensorType(array.shape, array.element)
 
 
 def _is_number(node: tree.Expression) -> TypeGuard[Token]:

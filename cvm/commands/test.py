@@ -13,7 +13,7 @@ from typing import Any
 from cvm.terminal.diagnostics import unescaped
 from cvm.terminal.usage import Usage, load_modules, within
 from cvm.testing.commands import Skipped, lacking, perform
-from cvm.testing.filetest import Failure, Filetest, bless, coloured
+from cvm.testing.filetest import SUFFIXES, Failure, Filetest, bless, coloured
 
 from .run import progress
 
@@ -106,7 +106,8 @@ def _files(paths: list[str]) -> Iterator[Path]:
     for name in paths:
         if not (path := Path(name)).exists():
             raise Usage(f"there is no file or folder {name}")
-        files = sorted(path.rglob("*.cvm")) if path.is_dir() else [path]
+        found = (p for suffix in SUFFIXES for p in path.rglob(f"*{suffix}"))
+        files = sorted(found) if path.is_dir() else [path]
         if not (tests := [p for p in files if Filetest.load(p).is_test()]):
-            raise Usage(f"{name} holds no tests: no `// test` line in a .cvm file")
+            raise Usage(f"{name} holds no tests: no `// test` line in a .cvm or .loops file")
         yield from tests

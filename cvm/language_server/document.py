@@ -14,6 +14,9 @@ from pathlib import Path
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.function import Function, Graph, Value
 from cvm.dialect.ir.module import Module
+from cvm.dialect.kernel_ir.execution_plan import Plan
+from cvm.dialect.kernel_ir.formulas import Formulas
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
 from cvm.dialect.spec.operator import OPERATORS
 from cvm.dialect.support.diagnostics import Diagnostic, Error, Source
 from cvm.dialect.types.attributes import attribute_text, describe
@@ -23,7 +26,7 @@ from cvm.parser import check
 from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
 from cvm.terminal.operator_pages import page, summary
-from cvm.terminal.read_program import reader_of, warnings_of
+from cvm.terminal.read_program import read_kernels, reader_of, warnings_of
 
 HEADS = ("FUNC", "GRAPH", "REWRITE")  # tokens that begin a scope of values
 WORD = re.compile(r"[%@A-Za-z0-9_.$]*\Z")  # that is being written at the end of a text
@@ -36,20 +39,23 @@ class Document:
     def __init__(self, text: str, filename: str, folder: Path | None = None) -> None:
         self.source = Source(filename, text)
         self.module, self.mistakes = Module({}), list[Diagnostic]()
+        self.lower: Formulas | Plan | None = None  # of a text below functions
         try:
             if (reader := reader_of(text)) is None:
                 self.module, self.mistakes = check(text, filename, folder)
             else:
-                reader(text, filename)  # a text of formulas or kernels has no functions
+                self.lower = reader(text, filename)
         except Error as e:
             self.mistakes = [*e.diagnostics]
         self.tokens = [t for t in scanner().tokens(text) if t.start < t.end]
-        self.heads = [i for i, t in enumerate(self.tokens) if t.type in HEADS]
+        self.is_kernels = reader_of(text) is read_kernels
+        heads = ["kernel"] if self.is_kernels else []
+        self.heads = [i for i, t in enumerate(self.tokens) if t.type in HEADS or t.text in heads]
 
     @cached_property
     def warnings(self) -> list[Diagnostic]:
         """The warnings of `cvm check`, once the text has no mistakes."""
-        return [] if self.mistakes else warnings_of(self.module)
+        return [] if self.mistakes else warnings_of(self.lower or self.module)
 
     @cached_property
     def ranges(self) -> Analysis:
@@ -120,6 +126,15 @@ class Document:
         result.
         """
         indices: set[int] = set()
+        if self.is_kernels:
+            texts = ["", *(t.text for t in self.tokens), ""]
+            for i, (before, text, after) in enumerate(
+                zip(texts, texts[1:], texts[2:], strict=False)
+            ):
+                named = text.startswith("%") and (after == ":" or before == "for")
+                if named or (text.startswith("@") and before == "kernel"):
+                    indices.add(i)
+            return indices
         kinds = ["", *(t.type for t in self.tokens), ""]
         for i, (before, kind, after) in enumerate(zip(kinds, kinds[1:], kinds[2:], strict=False)):
             if (kind == "SYMBOL" and before in HEADS) or (kind == "VALUE" and after == "COLON"):
@@ -135,6 +150,8 @@ class Document:
         """
         if index is None:
             return ""
+        if self.is_kernels:
+            return self._described(index)
         if (token := self.tokens[index]).type in ("OPERATOR", "INFIX", "STRING"):
             name = token.text.strip('"(')
             return f"```text\n{page(OPERATORS[name])}\n```" if name in OPERATORS else ""
@@ -153,6 +170,23 @@ class Document:
             else ""
         )
         return f"```cvm\n%{value.name}: {value.type}{declared}\n```{interval_text}"
+
+    def _described(self, index: int) -> str:
+        """Describe a token of kernels: the declaration of a value, or what a function computes."""
+        token = self.tokens[index]
+        if (row := SCALARS.get(token.text)) is not None:
+            return f"`{row.name}`, a function of {row.arity} operands. {row.doc}".strip()
+        defined = self.occurrences(index)[:1]
+        if not defined:
+            return ""
+        line = self.source.line(self.source.place(defined[0].start)[0])
+        if token.text.startswith("@"):
+            return f"```loops\n{line.removesuffix('{').strip()}\n```"
+        typed = re.match(
+            r"\s*:\s*(tensor<(?:[^<>]|<[^<>]*>)*>|\w+)", self.source.text[defined[0].end :]
+        )
+        type = typed[1] if typed else "i64, the index of a loop"
+        return f"```loops\n{token.text}: {type}\n```"
 
     def hints(self) -> Iterator[tuple[int, str]]:
         """The inferred type of each result, and the offset after which it stands."""
@@ -179,9 +213,16 @@ class Document:
             types = {f"%{v.name}": str(v.type or "") for v in self.values(before)}
             return [(n, "value", types.get(n, "")) for n in names if n[0] == "%" and n != word]
         if word.startswith("@"):
-            return [(f"@{f.name}", "function", head(f)) for f in self.module.named.values()]
+            names = [t.text for t in self.tokens if t.type == "SYMBOL"] if self.is_kernels else []
+            functions = self.module.named.values()
+            return [
+                *((n, "function", "a kernel") for n in dict.fromkeys(names) if n != word),
+                *((f"@{f.name}", "function", head(f)) for f in functions),
+            ]
         if line.count("<") > line.count(">"):
             return [(n, "type", "an element type") for n in ELEMENT_TYPES]
+        if self.is_kernels:
+            return [(n, "operator", row.doc) for n, row in sorted(SCALARS.items())]
         if line.rfind("{") > line.rfind("}"):
             line = self.source.line(self.source.place(offset)[0])
             operators = [

@@ -102,14 +102,14 @@ def _check(plan: Plan, places: Mapping[Statement, Span]) -> None:
         raise cvm.VerifyError(mistakes)
 
 
-def read_kernels(text: str, filename: str) -> Plan:
-    """The verified kernels of a text, linked by the names of their arrays; raises with a mistake of
-    each.
+def read_kernels(text: str, filename: str, sizes: Mapping[str, int] | None = None) -> Plan:
+    """The verified kernels of a text, linked by the names of their arrays, for these sizes; raises
+    with a mistake of each.
     """
     from cvm.lowering.analysis.written import unwritten
     from cvm.parser.kernels import read_kernels as parse
 
-    plan, places = parse(text, filename)
+    plan, places = parse(text, filename, sizes or {})
     _check(plan, places)
     if missing := [
         cvm.Diagnostic(

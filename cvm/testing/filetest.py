@@ -22,6 +22,7 @@ from cvm.dialect.support.files import write_file
 
 from .checks import Check
 
+SUFFIXES = (".cvm", ".loops")
 GOLDEN, HEADER = "//>", "//= "
 CHECK_ONLY = (
     "llvm-opt",

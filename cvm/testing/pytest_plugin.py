@@ -14,7 +14,7 @@ import pytest
 
 from cvm.dialect.support.diagnostics import printable
 
-from .filetest import Command, Failure, Filetest, bless, coloured
+from .filetest import SUFFIXES, Command, Failure, Filetest, bless, coloured
 
 BLESSED = "cvm-blessed"  # the user property of an item that has changed its file: the diff
 
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.suffix != ".cvm":
+    if file_path.suffix not in SUFFIXES:
         return None
     test = Filetest.load(file_path)
     return File.from_parent(parent, path=file_path, test=test) if test.is_test() else None

@@ -9,10 +9,10 @@ that C does not allow in names are replaced, so no text of a program reaches a h
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -40,9 +40,10 @@ from ..options import DEFAULT, CompileOptions
 from ..runtime.fp_environment_ir import declarations, in_default_environment, register_of
 from ..runtime.thread_pool import serial_loops
 from .cpu_dispatch import dispatch, several, version_symbol
-from .interfaces import Interface, distinct, identifier, parameters
+from .interfaces import Interface, Parameter, distinct, identifier, parameters
 
 OUT_OF_MEMORY = -1
+Lowered: TypeAlias = tuple[Function, Plan]
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,62 @@ def build(
 
     TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
     """
-    module, functions, prefix, (message, version, *symbols) = exported_names(
-        module, entries, prefix, sizes
-    )
-    versions, arrays = several(processors), [parameters(f) for f in functions]
+    module, functions, prefix, symbols = exported_names(module, entries, prefix, sizes)
+
+    def lowered(described: Processor | None) -> Iterator[Lowered]:
+        for f in functions:
+            own, function = prepared(module, f.name)
+            yield function, lower(own, function, optimize=options.optimize, checks=options.sanitize)
+
+    arrays = [parameters(f) for f in functions]
+    return _built(lowered, arrays, prefix, symbols, options, processors)
+
+
+@compiling()
+def build_kernels(
+    compiled: Callable[[CompileOptions], Any],
+    prefix: str,
+    options: CompileOptions = DEFAULT,
+    processors: Sequence[Processor | None] = (None,),
+) -> Built:
+    """Kernels that were given as text, which `compiled` makes a `KernelFunction` of for options, as
+    one function: `prefix_kernel`, by the name of the only kernel, or `prefix_main`. It updates the
+    arrays of arguments that kernels store into.
+    """
+    found = compiled(options)
+    _callable(found.module, found.head)
+    kernels = [k.name for k in found.given.kernels]
+    prefix, symbols = _symbols(prefix, [kernels[0] if len(kernels) == 1 else "main"])
+
+    def lowered(described: Processor | None) -> Iterator[Lowered]:
+        function = compiled(replace(options, cpu=described))
+        yield function.head, function.plan
+
+    arrays = [parameters(found.head, found.overwritten)]
+    return _built(lowered, arrays, prefix, symbols, options, processors, in_place=True)
+
+
+def _built(
+    lowered: Callable[[Processor | None], Iterable[Lowered]],
+    arrays: Sequence[tuple[Parameter, ...]],
+    prefix: str,
+    exports: Sequence[str],
+    options: CompileOptions,
+    processors: Sequence[Processor | None],
+    in_place: bool = False,
+) -> Built:
+    """The object files of functions, which are `lowered` for each processor."""
+    message, version, *symbols = exports
+    versions = several(processors)
     with compiling_for(processors[0]):
         free, name = freestanding(processor().triple), processor().cpu or llvm.get_host_cpu_name()
-    exported, images, workspaces = [], [], [0] * len(functions)
+    exported, images, workspaces = [], [], [0] * len(symbols)
     for n, described in enumerate(processors):
         names = [version_symbol(s, n) if versions else s for s in (*symbols, message)]
         with compiling_for(described):
-            image, asked = _version(
-                module, [f.name for f in functions], names, "hidden " if versions else "", options
-            )
+            visibility = "hidden " if versions else ""
+            made = [*lowered(described)]
+            image, asked = _version(made, names, visibility, options, in_place)
         images.append(image)
         exported.append(tuple(names))
         workspaces = list(map(max, workspaces, asked))
@@ -115,35 +159,35 @@ def exported_names(
     for function in functions:
         _callable(module, function)
     module = module.with_functions({**module.functions, **{f.name: f for f in functions}})
+    return module, functions, *_symbols(prefix, [f.name for f in functions])
+
+
+def _symbols(prefix: str, names: Iterable[str]) -> tuple[str, list[str]]:
+    """The prefix as C takes it, and the symbols of functions of these names."""
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     own = [f"{prefix}_message", f"{prefix}_version"]
-    symbols = distinct([*own, *(f"{prefix}_{identifier(f.name)}" for f in functions)])
-    return module, functions, prefix, symbols
+    return prefix, distinct([*own, *(f"{prefix}_{identifier(n)}" for n in names)])
 
 
 def _version(
-    module: Module,
-    names: Sequence[str],
+    lowered: Sequence[Lowered],
     symbols: Sequence[str],
     visibility: str,
     options: CompileOptions,
+    in_place: bool,
 ) -> tuple[bytes, list[int]]:
     """The object file for one processor, with the message function, and the bytes of each
     function's workspace.
     """
-    functions, plans = [], []
-    for name in names:
-        module, function = prepared(module, name)
-        functions.append(function)
-        plans.append(lower(module, function, optimize=options.optimize, checks=options.sanitize))
+    plans = [plan for _, plan in lowered]
     for s in (s for p in plans for k in p.all_kernels for s in statements(k.body)):
         known = INTRINSICS.get(s.by) if isinstance(s, For) else None
         if known is not None and not known.portable:
             raise TargetError(f"the intrinsic {known.kernel.name} is of a library of C, not IR")
     text = emit_plans(*plans, optimize=options.optimize > 0, linkage="internal ")
-    parts = enumerate(zip(functions, plans, symbols[:-1], strict=True))
     wrappers = [
-        _Wrapper(f, plan, visibility, symbol, f"entry{n or ''}") for n, (f, plan, symbol) in parts
+        _Wrapper(f, plan, visibility, symbol, f"entry{n or ''}", in_place)
+        for n, ((f, plan), symbol) in enumerate(zip(lowered, symbols[:-1], strict=True))
     ]
     requirements = [*text.requirements]
     pieces = [
@@ -219,6 +263,7 @@ class _Wrapper:
     visibility: str
     symbol: str
     entry: str
+    in_place: bool  # results that are arguments lie in their arrays
 
     @property
     def workspace(self) -> int:
@@ -231,9 +276,13 @@ class _Wrapper:
     def text(self, requirements: list[tuple[str, Span]]) -> str:
         """Its IR, and that of its constants; the requirements get those of its declared ranges."""
         plan, constant = self.plan, f"{self.entry}_constant"
-        arrays = [*plan.arguments, *plan.results]
+        places = [*range(count := len(plan.arguments))]  # of the table, in the C function
+        for t in plan.results:
+            shared = self.in_place and t in plan.arguments
+            places.append(plan.arguments.index(t) if shared else count)
+            count += not shared
         pointers = [
-            *(f"%a{n}" for n in range(len(arrays))),
+            *(f"%a{n}" for n in places),
             *(f"@{constant}{n}" for n in range(len(plan.data))),
         ]
         ranges = declared(self.function)
@@ -269,8 +318,8 @@ class _Wrapper:
         lines += ["  call void @free(ptr %memory)"] if allocates else []
         lines.append("  ret i32 %status")
         lines += ["fail:", f"  ret i32 {OUT_OF_MEMORY}"] if allocates else []
-        given = ["ptr %workspace"] * freestanding(processor().triple)
-        parameters = ", ".join([*(f"ptr %a{n}" for n in range(len(arrays))), *given])
+        work = ["ptr %workspace"] * freestanding(processor().triple)
+        parameters = ", ".join([*(f"ptr %a{n}" for n in range(count)), *work])
         data = [_bytes(np.ascontiguousarray(array).tobytes()) for array in plan.data.values()]
         constants = [
             f"@{constant}{n} = private constant {text}, align {ALIGNMENT}"

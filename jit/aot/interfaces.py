@@ -1,7 +1,8 @@
 """Declare what a library exports: a C header, a C++ header of spans, a Rust module of arrays."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ...dialect.ir.function import Function, Value
@@ -54,13 +55,19 @@ class Interface:
         return self.memory == "caller"
 
 
-def parameters(function: Function) -> tuple[Parameter, ...]:
-    """The arrays of a function: arguments, then results."""
-    values = [*function.arguments, *function.results]
-    given = [True] * len(function.arguments) + [False] * len(function.results)
-    names = distinct(
-        f"{'in' if g else 'out'}_{identifier(v.name)}" for g, v in zip(given, values, strict=True)
-    )
+def parameters(
+    function: Function, updated: Mapping[int, int] = MappingProxyType({})
+) -> tuple[Parameter, ...]:
+    """The arrays of a function: arguments, then results that do not lie in one; `updated` are the
+    arguments in which results do, by the results' numbers.
+    """
+    results = [r for n, r in enumerate(function.results) if n not in updated]
+    values = [*function.arguments, *results]
+    given = [n not in updated.values() for n in range(len(function.arguments))]
+    given += [False] * len(results)
+    kinds = ["in" if g else "inout" for g in given[: len(function.arguments)]]
+    kinds += ["out"] * len(results)
+    names = distinct(f"{kind}_{identifier(v.name)}" for kind, v in zip(kinds, values, strict=True))
     types = [v.known_type for v in values]
     numbers = [int(product(t.array_shape)) * (1 + (t.element.kind == "complex")) for t in types]
     arrays = zip(names, types, numbers, given, map(_described, values), strict=True)

@@ -66,10 +66,21 @@ def warp_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
     widths = {t.shape[0] for t in buffers}
     if len(widths) != 1 or (width := widths.pop()) not in WIDTHS or not isinstance(width, int):
         return None
+    if _reads_what_it_stores(block):
+        return None
     for alone in (False, True):
         with suppress(_Unfit):
             return kernel.with_body((_Team(indices, width, alone).blocks(block),))
     return None
+
+
+def _reads_what_it_stores(block: ir.Block) -> bool:
+    """Test whether threads read elements of arrays that the first one of their group stores."""
+    stores = [s for s in ir.statements(block) if isinstance(s, ir.Store)]
+    stored = {s.tensor for s in stores if s.tensor.space != "register"}
+    others = (s for s in ir.statements(block) if getattr(s, "tensor", None) not in stored)
+    values = (n for s in others for e in ir.expressions(s) for n in walk(e))
+    return any(isinstance(n, Read) and n.tensor in stored for n in values)
 
 
 class _Team:
