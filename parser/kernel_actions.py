@@ -21,6 +21,7 @@ class KernelActions(Actions):
     while_, jump, call = map(node_of, (tree.WhileNode, tree.JumpNode, tree.CallNode))
     ascribed, access, sized = map(node_of, (tree.AscribedNode, tree.AccessNode, tree.SizeNode))
     range = node_of(tree.RangeNode)
+    stride = node_of(lambda *parts: tree.StrideNode(parts[-1], parts[0].text == "-"))
     formulas, constant, view = map(node_of, (tree.FormulasNode, tree.ConstantNode, tree.ViewNode))
     nest, loop_over, where = map(node_of, (tree.NestNode, tree.LoopStepNode, tree.WhereNode))
     steps = node_of(tree.StepsNode)

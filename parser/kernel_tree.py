@@ -132,12 +132,20 @@ class KindNode(NamedTuple):
     overlap: Token | None
 
 
+class StrideNode(NamedTuple):
+    """`step 2`, or `step -1`."""
+
+    size: Token
+    is_down: bool
+
+
 class ForNode(NamedTuple):
     word: Token
     variable: Token
     extent: Extent | None
     first: Expression
     last: Expression
+    stride: StrideNode | None
     kind: KindNode | None
     body: BlockNode
 

@@ -509,7 +509,26 @@ class KernelReader:
                 raise self.mistake(f"{name.text} takes {wanted} here, got {got}", at)
         return {atom[0]: size for atom, size in bound.items() if len(atom) == 1}
 
+    def stepped(self, node: tree.ForNode, step: tree.StrideNode) -> ir.For:
+        """A loop over numbers that are a step apart, of which the first is in the loop, as a loop
+        over how many there are: for %i in a..b step 2 => for %i.n in 0..(b - a + 1) // 2.
+        """
+        size = int(step.size.text)
+        if not 0 < size < 1 << 31:
+            raise self.mistake("a step is a number of 31 bits that is not 0", step.size)
+        first, last = self.typed(node.first, I64), self.typed(node.last, I64)
+        low, high = (last, first) if step.is_down else (first, last)
+        count = ex.maximum(0, (high - low + (size - 1)) // size)
+        index = ex.Index(f"{node.variable.name}.n", index_extent(count))
+        var = self.name(ex.Var(node.variable.name, I64))
+        value = first - index * size if step.is_down else first + index * size
+        kind, width, overlap = self.kind(node.kind)
+        body = (ir.Let(var, value), *self.block(node.body))
+        return ir.For(index, body, ex.ZERO, count, kind, width, overlap)
+
     def loop(self, node: tree.ForNode) -> ir.For:
+        if node.stride is not None:
+            return self.stepped(node, node.stride)
         first, last = self.typed(node.first, I64), self.typed(node.last, I64)
         if isinstance(first, ex.Const) and not first.value:
             first = ex.ZERO  # passes compare the start with it

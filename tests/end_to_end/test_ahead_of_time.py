@@ -299,3 +299,42 @@ def test_a_library_needs_a_linker(
         f"none of {', '.join(build.LINKERS)} is there; -o m.a makes a static library without one"
         in said
     )
+
+
+KERNELS = """kernel @scaled(%x: tensor<f64>, %by: tensor<f64>) -> (%y: tensor<f64>) {
+  %y = %x * %by
+}
+
+kernel @update(%a: tensor<f64>, %x: tensor<?N x f64>, %z: tensor<[2 * ?N] x f64>)
+    -> (%y: tensor<?N x f64> view of %x, %s: tensor<f64>) {
+  for %i in 0..?N {
+    alloc %by: f64
+    call @scaled(%z[%i], %a) -> (%by)
+    %y[%i] = %y[%i] + %by * f64(?N)
+  }
+  %s = %y[2]
+}
+"""
+
+
+@pytest.mark.skipif(LINKER is None, reason="no linker")
+def test_kernels_in_text_for_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels are one function of C, which updates what they do; sizes are settled."""
+    program, header = tmp_path / "k.loops", tmp_path / "k.h"
+    program.write_text(KERNELS)
+    output = ["-o", str(tmp_path / "libmodel.so"), "--header", str(header)]
+    assert cli.main(["build", str(program), *output, "--size", "N=3"]) == 0
+    declared = "double *in_a, double *inout_x, const double *in_z, double *out_s)"
+    assert f"int32_t model_update(const {declared};" in header.read_text()
+    update = ctypes.CDLL(str(tmp_path / "libmodel.so")).model_update
+    a, x, z, s = np.array(2.0), np.arange(3.0), np.arange(6.0), np.zeros(())
+    assert update(*pointers(a, x, z, s)) == 0
+    assert x.tolist() == [0.0, 7.0, 14.0] and s == 14.0
+    for wrong, said in (
+        ([], "settle ?N"),
+        (["--size", "M=3"], "?M"),
+        (["--size", "N=3", "--entry", "update"], "--entry: kernels are built together"),
+        (["--size", "N=3", "--emit", "c"], "-o is a file of C"),
+    ):
+        assert cli.main(["build", str(program), *output, *wrong]) in (1, 2)
+        assert said in capsys.readouterr().err

@@ -288,3 +288,31 @@ def test_the_exit_status_says_whether_the_session_ended_in_order(
         sent += message({"method": method, **({"id": 2} if method == "shutdown" else {})})
     done = subprocess.run([sys.executable, "-m", "cvm", "lsp"], input=sent, capture_output=True)
     assert (done.returncode, done.stderr) == (status, b"")
+
+
+def test_what_stands_in_a_text_of_kernels() -> None:
+    from cvm.language_server.document import Document
+
+    text = (
+        "kernel @half(%x: tensor<?N x f64>) -> (%y: tensor<?N x f64>) {\n"
+        "  for %i in 0..?N {\n    %y[%i] = sqrt(%x[%i])\n  }\n}\n\n"
+        "kernel @main(%x: tensor<?M x f64>) -> (%z: tensor<?M x f64>) {\n"
+        "  call @half(%x) -> (%z)\n  let %v: f64 = %z[0]\n}\n"
+    )
+    document = Document(text, "k.loops")
+    assert not document.mistakes and not document.warnings
+
+    def described(part: str, within: int = 0) -> str:
+        return document.describe(document.index(text.index(part) + within))
+
+    assert "%x: tensor<?N x f64>" in described("%x[")
+    assert "%i: i64, the index of a loop" in described("%i]")
+    assert "%z: tensor<?M x f64>" in described("%z[0]")
+    assert "a function of 1 operands" in described("sqrt")
+    assert "kernel @half(%x" in described("call @half", 6)
+    names = document.occurrences(document.index(text.index("%x) -> (%z)")))
+    assert [n.start for n in names] == [text.index("%x: tensor<?M"), text.index("%x) -> (%z)")]
+    assert ("exp", "operator") in [c[:2] for c in document.completions(text.index("sqrt"))]
+    assert ("@half", "function", "a kernel") in document.completions(text.index("@half(%x) ->") + 1)
+    mistaken = Document(text.replace("sqrt", "squirt"), "k.loops").mistakes
+    assert "there is no function squirt" in mistaken[0].message

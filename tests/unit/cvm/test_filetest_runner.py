@@ -453,7 +453,8 @@ def test_a_place_without_tests_is_a_wrong_command_line(
     (tmp_path / "empty").mkdir()
     assert main(["test", name]) == 2
     assert (
-        capsys.readouterr().err == f"cvm: {name} holds no tests: no `// test` line in a .cvm file\n"
+        capsys.readouterr().err
+        == f"cvm: {name} holds no tests: no `// test` line in a .cvm or .loops file\n"
     )
 
 

@@ -231,8 +231,8 @@ loop @sums(%start: tensor<f32>, %xs: tensor<?T x f32>) -> (%last: tensor<f32>, %
         ),
         (
             "steps ?T",
-            "step ?T",
-            "1:104 parse.kernel: expected steps or while, got step; did you mean steps",
+            "stesp ?T",
+            "1:104 parse.kernel: expected steps or while, got stesp; did you mean steps",
         ),
         (
             "steps ?T",
