@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import add, mul, sub
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeGuard, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar, get_args
 
 from ..dialect.kernel_ir import expressions as ex, loops as ir
 from ..dialect.kernel_ir.execution_plan import Loop, Plan
@@ -500,6 +500,7 @@ class KernelReader:
     ) -> dict[str, Dim]:
         """The sizes that a called kernel names, by the arrays it is given."""
         declared, given = [d for d, _, _ in types], [g for _, g, _ in types]
+        bound: dict[Any, Dim] = {}
         if all(d.rank == g.rank for d, g in zip(declared, given, strict=True)):
             bound = bind(declared, given)
             declared = [with_sizes(d, bound) for d in declared]
@@ -516,15 +517,17 @@ class KernelReader:
         size = int(step.size.text)
         if not 0 < size < 1 << 31:
             raise self.mistake("a step is a number of 31 bits that is not 0", step.size)
+        if node.extent is not None:
+            raise self.mistake("a loop with a step states no extent by `of`", node.variable)
         first, last = self.typed(node.first, I64), self.typed(node.last, I64)
         low, high = (last, first) if step.is_down else (first, last)
         count = ex.maximum(0, (high - low + (size - 1)) // size)
         index = ex.Index(f"{node.variable.name}.n", index_extent(count))
         var = self.name(ex.Var(node.variable.name, I64))
         value = first - index * size if step.is_down else first + index * size
-        kind, width, overlap = self.kind(node.kind)
+        kind = self.kind(node.kind)
         body = (ir.Let(var, value), *self.block(node.body))
-        return ir.For(index, body, ex.ZERO, count, kind, width, overlap)
+        return ir.For(index, body, ex.ZERO, count, *kind)
 
     def loop(self, node: tree.ForNode) -> ir.For:
         if node.stride is not None:
