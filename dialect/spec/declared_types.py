@@ -5,6 +5,7 @@ The storage is one builtin element type, which NumPy, formulas and loops see. On
 take any element, and those of other packages, take such elements (`dialect.ir.verify`).
 """
 
+import inspect
 import math
 import typing
 from dataclasses import replace
@@ -156,6 +157,9 @@ def element_type(cls: U) -> U:
     return cls
 
 
+EVERY = ("name", "kind", "bits", "dtype", "range", "values")  # element types have these fields
+
+
 def _wrong(cls: type[DeclaredElement], dialect: str, inside: str) -> str:
     """A message about how a type is declared; empty if it is right."""
     if not inside.isidentifier() or not dialect.isidentifier() or not cls.type_name.islower():
@@ -166,6 +170,8 @@ def _wrong(cls: type[DeclaredElement], dialect: str, inside: str) -> str:
         return "there is a type of this name already"
     if not isinstance(getattr(cls, "storage", None), ElementType):
         return "its storage is a builtin element type, as in storage = UI32"
+    if taken := [n for n in inspect.get_annotations(cls) if n in EVERY]:
+        return f"every element type has {taken[0]}, which is no name of a parameter"
     if getattr(cls.tangent, "kind", "float") not in ("float", "complex"):
         return "its tangent is a builtin type of floats, as in tangent = F32, or None"
     return ""

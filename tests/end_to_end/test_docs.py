@@ -424,7 +424,7 @@ def test_the_table_of_numpy_functions_is_up_to_date() -> None:
 
 
 def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns, fir, log, field, a_pass = blocks(
+    patterns, fir, nest, log, field, a_pass = blocks(
         (ROOT / "docs" / "extending.md").read_text("utf-8"), "python"
     )
     monkeypatch.setattr(extending, "REGISTERED", {})
@@ -449,6 +449,11 @@ def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch
         page = ModuleType("page")
         monkeypatch.setitem(sys.modules, "page", page)  # where the hints of fields are looked up
         exec(compile(fir, "docs/extending.md", "exec"), page.__dict__)
+        exec(compile(nest, "docs/extending.md", "exec"), page.__dict__)
+        running = cvm.parse(page.__dict__["RunningMax"].example)
+        for target in ("cpu", "reference"):
+            found_max = cvm.compile(running, target=target)(np.float32([1, 3, 2, -1, 5]))
+            assert found_max.tolist() == [1, 3, 3, 3, 5]
         exec(compile(log, "docs/extending.md", "exec"), page.__dict__)
         exec(compile(field, "docs/extending.md", "exec"), page.__dict__)
         elements = cvm.compile("func @main(%x: tensor<2x!ff.elem<17>>) { return %x }")

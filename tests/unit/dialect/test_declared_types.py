@@ -202,6 +202,8 @@ def test_mistakes_in_declarations() -> None:
     assert "cvm is one of cvm" in declared(type_name="cvm.elem", storage=UI32)
     assert "a type of this name already" in declared(type_name="parity.even", storage=UI8)
     assert "its storage is a builtin" in declared(type_name="parity.odd")
+    named_bits = {"type_name": "parity.odd", "storage": UI8, "__annotations__": {"bits": int}}
+    assert "every element type has bits" in declared(**named_bits)
     assert "its tangent is" in declared(type_name="parity.odd", storage=UI8, tangent=UI8)
 
 
