@@ -10,9 +10,17 @@ from cvm.terminal.files import load, page, suffix_of, write
 
 
 def viz(options: Namespace) -> int:
-    suffix = suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html")
+    suffixes = (".svg", ".png", ".pdf", ".html")
+    what = "a picture, .svg, .png or .pdf, or a page, .html"
+    suffix = suffix_of(options.output, suffixes, what)
     module = load(options.program)
-    text = svg(module, [find(module, name) for name in options.entry or module.functions])
+    functions = [find(module, name) for name in options.entry or module.functions]
+    if suffix in (".png", ".pdf"):
+        from cvm.terminal.plot_diagram import plot_diagram
+
+        write(options.output, plot_diagram(module, functions, not options.whole, suffix[1:]))
+        return 0
+    text = svg(module, functions, not options.whole)
     if suffix == ".html":
         text = page("viewer.html", TITLE=escape(Path(options.program).name), DRAWING=text)
     write(options.output, text.encode())

@@ -171,7 +171,7 @@ class _Graph:
         return Model(nodes, rows, shapes, attributes, heads, input_precision, constants)
 
     def listed(self, fields: Mapping[str, Any], key: str, count: int | None) -> list[Any]:
-        """A list, or the pair of a kind and a list, of so many items."""
+        """A list of `count` items, or the pair of a kind and such a list."""
         if isinstance(items := fields[key], list) and len(items) == 2 and isinstance(items[0], str):
             items = items[1]
         self.hold(isinstance(items, list), f"{key} is a list")

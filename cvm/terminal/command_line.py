@@ -373,7 +373,13 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
                 action="append",
                 metavar="NAME",
             ),
-            _arg("-o --output", "a picture, .svg, or a page, .html", required=True, metavar="FILE"),
+            _flag("--whole", "draw each operation, also of blocks that repeat"),
+            _arg(
+                "-o --output",
+                "a picture, .svg, .png or .pdf, or a page, .html",
+                required=True,
+                metavar="FILE",
+            ),
         ],
     ),
     "import": (

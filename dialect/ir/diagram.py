@@ -6,6 +6,7 @@ A box shows its operation's full text on hover. Constants are named in the boxes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from ..builtin import Const, Elements
@@ -13,6 +14,7 @@ from ..types.attributes import attribute_text
 from .diagram_layout import Box, Route, place
 from .function import Function, Functions, Graph, Literal, Operation, Value
 from .program_printer import Names, operation_text, written_attributes
+from .repeated_blocks import Repeat, repeats
 
 LETTER, LINE, PAD = (
     7.3,
@@ -23,6 +25,7 @@ TYPE_LETTER = 6.4  # of the types at edges
 LONGEST = 44  # letters of a line
 MARGIN = 20.0
 MOST_DRAWN = 300  # operations in a notebook
+MOST_LISTED = 12  # operators of a repeated block
 
 
 @dataclass(eq=False)
@@ -54,35 +57,62 @@ class Sketch:
     fed: list[tuple[Box, Box]] = field(default_factory=list)
 
 
-def svg(module: Functions, functions: Iterable[Function]) -> str:
+Label = tuple[float, float, str]  # left, baseline, text
+
+
+@dataclass
+class Drawing:
+    """A function's boxes and edges in their places, in pixels; an edge is cubic Bézier curves."""
+
+    title: str
+    boxes: list[Shown]
+    edges: list[Route]
+    fed: list[Route]
+    labels: list[Label]
+    width: float
+    height: float
+
+
+def drawings(
+    module: Functions, functions: Iterable[Function], collapsed: bool = False
+) -> list[Drawing]:
+    """The functions, drawn; collapsed, one box stands for blocks of operations that repeat."""
+    return [_placed(sketched(module, f, collapsed)) for f in functions]
+
+
+def _placed(sketch: Sketch) -> Drawing:
+    width, height, routes = place(sketch.boxes, sketch.edges)
+    fed = [
+        _back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n)
+        for n, (a, b) in enumerate(sketch.fed)
+    ]
+    labels = [
+        (route[0][0] + 8, route[0][1] + 17, text)
+        for route, text in zip(routes, sketch.labels, strict=True)
+        if text
+    ]
+    wide = max(width + (24 + 10 * len(fed) if fed else 0), len(sketch.title) * LETTER * 1.2)
+    edges = [_curves(route) for route in routes]
+    return Drawing(sketch.title, sketch.boxes, edges, fed, labels, wide, height)
+
+
+def svg(module: Functions, functions: Iterable[Function], collapsed: bool = False) -> str:
     """The functions as SVG, one below the other."""
     parts: list[str] = []
     width, y = 0.0, MARGIN
-    for function in functions:
-        sketch = sketched(module, function)
-        wide, high, routes = place(sketch.boxes, sketch.edges)
-        drawn = [_edge(route) for route in routes]
-        for n, (a, b) in enumerate(sketch.fed):
-            drawn.append(_back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n))
-        drawn += [_box(box) for box in sketch.boxes]
-        labels = [
-            (*route[0], escape(text))
-            for route, text in zip(routes, sketch.labels, strict=True)
-            if text
-        ]
+    for drawing in drawings(module, functions, collapsed):
+        drawn = [f'<path d="{_path(edge)}"/>' for edge in drawing.edges]
+        drawn += [f'<path class="fed" d="{_path(edge)}"/>' for edge in drawing.fed]
+        drawn += [_box(box) for box in drawing.boxes]
         drawn += [
-            f'<text class="type" x="{a + 8:.1f}" y="{b + 17:.1f}">{text}</text>'
-            for a, b, text in labels
+            f'<text class="type" x="{a:.1f}" y="{b:.1f}">{escape(text)}</text>'
+            for a, b, text in drawing.labels
         ]
-        title = f'<text class="title" x="0" y="12">{escape(sketch.title)}</text>'
+        title = f'<text class="title" x="0" y="12">{escape(drawing.title)}</text>'
         group = f'<g transform="translate(0 {LINE * 2:g})">\n' + "\n".join(drawn) + "\n</g>"
         parts.append(f'<g transform="translate({MARGIN:g} {y:g})">\n{title}\n{group}\n</g>')
-        width = max(
-            width,
-            wide + (24 + 10 * len(sketch.fed) if sketch.fed else 0),
-            len(sketch.title) * LETTER * 1.2,
-        )
-        y += high + LINE * 2 + 2 * MARGIN
+        width = max(width, drawing.width)
+        y += drawing.height + LINE * 2 + 2 * MARGIN
     size = f"{width + 2 * MARGIN:.0f}", f"{y:.0f}"
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" width="{size[0]}" '
@@ -125,12 +155,11 @@ def caption(function: Function) -> str:
 # From operations to boxes
 
 
-def sketched(module: Functions, function: Function) -> Sketch:
+def sketched(module: Functions, function: Function, collapsed: bool = False) -> Sketch:
     kind = "graph" if isinstance(function, Graph) else "func"
     sketch = Sketch(f"{kind} @{function.name}")
     names = Names(function.arguments)
     made: dict[Value, Shown] = {}
-    constants: dict[Value, str] = {}
     labelled: set[Value] = set(function.arguments)
 
     def connect(value: Value, box: Shown) -> None:
@@ -149,22 +178,34 @@ def sketched(module: Functions, function: Function) -> Sketch:
         )
         made[a] = box
         sketch.boxes.append(box.sized())
+    for r in (r for o in function.operations for r in o.results):
+        names.of(r)  # in the order of the text, by which those without a name are numbered
+    drawn = [o for o in function.operations if o.operator.name != "cog.feedback"]
+    drawn = [o for o in drawn if not isinstance(o.operator, Const)]
+    blocks = {r.first: r for r in (repeats(drawn) if collapsed else [])}
+    constants = {
+        o.results[0]: f"{names.of(o.results[0])}: const {o.operator.type}"
+        for o in function.operations
+        if isinstance(o.operator, Const)
+    }
+    at = 0
+    while at < len(drawn):
+        block = blocks.get(at, Repeat(at, 1, 1))
+        together = drawn[at : at + block.period * block.times]
+        if block.times == 1:
+            box = _operation(drawn[at], names, constants, operation_text(drawn[at], names))
+        else:
+            box = _repeated(together, block, names)
+        sketch.boxes.append(box.sized())
+        made.update((r, box) for o in together for r in o.results)
+        for v in dict.fromkeys(v for o in together for v in _distinct(o)):
+            if v in made and made[v] is not box:
+                connect(v, box)
+        at += len(together)
     for operation in function.operations:
-        text = operation_text(operation, names)
-        if isinstance(operation.operator, Const):
-            constants[operation.results[0]] = (
-                f"{names.of(operation.results[0])}: const {operation.operator.type}"
-            )
-        elif operation.operator.name == "cog.feedback":
+        if operation.operator.name == "cog.feedback":
             driver, target = _distinct(operation)
             sketch.fed.append((made[driver], made[target]))
-        else:
-            box = _operation(operation, names, constants, text)
-            sketch.boxes.append(box.sized())
-            made.update((r, box) for r in operation.results)
-            for v in _distinct(operation):
-                if v in made and made[v] is not box:
-                    connect(v, box)
     for n, r in enumerate(function.results):
         text = f"return {names.of(r) if not isinstance(r, Literal) else r.value}"
         box = Shown(
@@ -195,6 +236,15 @@ def _operation(operation: Operation, names: Names, constants: dict[Value, str], 
     return Shown(lines=lines, kind=kind, whole=where + text)
 
 
+def _repeated(operations: Sequence[Operation], block: Repeat, names: Names) -> Shown:
+    """One box for blocks that are alike, with the operators of one."""
+    operators = [o.operator.name for o in operations[: block.period]]
+    more = [f"… {len(operators) - MOST_LISTED} more"] if len(operators) > MOST_LISTED else []
+    lines = [f"{block.times} times", *operators[:MOST_LISTED], *more]
+    texts = [operation_text(o, names) for o in operations[: block.period]]
+    return Shown(lines=lines, kind="repeated", whole="\n".join(texts))
+
+
 # From boxes to SVG
 
 
@@ -212,19 +262,26 @@ def _box(box: Shown) -> str:
     return f'<g class="box {box.kind}"><title>{escape(box.whole)}</title>{rect}{"".join(lines)}</g>'
 
 
-def _edge(route: Route) -> str:
-    (x, y), *rest = route
-    curves = [f"M{x:.1f} {y:.1f}"]
-    for nx, ny in rest:
+def _path(curves: Route) -> str:
+    (x, y), *rest = [(f"{x:.1f}", f"{y:.1f}") for x, y in curves]
+    thirds = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    bends = (f"C{' '.join(c for point in three for c in point)}" for three in thirds)
+    return " ".join([f"M{x} {y}", *bends])
+
+
+def _curves(route: Route) -> Route:
+    """The control points of curves through the points, each of which leaves and arrives
+    vertically.
+    """
+    points = route[:1]
+    for (x, y), (nx, ny) in pairwise(route):
         middle = (y + ny) / 2
-        curves.append(f"C{x:.1f} {middle:.1f} {nx:.1f} {middle:.1f} {nx:.1f} {ny:.1f}")
-        x, y = nx, ny
-    return f'<path d="{" ".join(curves)}"/>'
+        points += [(x, middle), (nx, middle), (nx, ny)]
+    return points
 
 
-def _back(driver: Box, state: Box, x: float) -> str:
+def _back(driver: Box, state: Box, x: float) -> Route:
     """The edge of a feedback, routed around the right of the boxes between."""
     a = (driver.x + driver.width / 2, driver.y)
     b = (state.x + state.width / 2, state.y)
-    curve = f"C{x:.1f} {a[1]:.1f} {x:.1f} {b[1]:.1f} {b[0]:.1f} {b[1]:.1f}"
-    return f'<path class="fed" d="M{a[0]:.1f} {a[1]:.1f} {curve}"/>'
+    return [a, (x, a[1]), (x, b[1]), b]

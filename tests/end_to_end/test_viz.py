@@ -143,6 +143,48 @@ def test_viz_writes_a_picture_or_a_page(
     assert ElementTree.parse("p.svg").getroot().tag == f"{SVG}svg"
     assert cli.main(["viz", "p.cvm", "-o", "p.html", "--entry", "count"]) == 0
     assert Path("p.html").read_text().startswith("<!doctype html>")
-    assert cli.main(["viz", "p.cvm", "-o", "p.pdf"]) == 2
+    assert cli.main(["viz", "p.cvm", "-o", "p.gif"]) == 2
     assert cli.main(["viz", "p.cvm", "-o", "p.svg", "--entry", "none"]) == 1
     assert "the program has no function @none" in capsys.readouterr().err
+
+
+def layers(times: int, other: int = -1) -> str:
+    """A chain of layers, of which one may have another operator."""
+    text, x = "", "x"
+    for n in range(times):
+        activation = "cvm.abs" if n == other else "cvm.relu"
+        text += f"  %w{n} = const dense<{n}> : tensor<4x4xi32>\n  %a{n} = cvm.dense %{x}, %w{n}\n"
+        text += f"  %b{n} = {activation} %a{n}\n  %c{n} = cvm.elemwise_add %b{n}, %{x}\n"
+        x = f"c{n}"
+    return f"func @main(%x: tensor<2x4xi32>) {{\n{text}  return %{x}, %b1\n}}\n"
+
+
+def names(program: str, collapsed: bool) -> list[str]:
+    module = cvm.parse(program)
+    return [lines[0] for lines in texts(svg(module, [module.functions["main"]], collapsed))]
+
+
+def test_blocks_that_repeat_are_one_box() -> None:
+    layer = ["cvm.dense", "cvm.relu", "cvm.elemwise_add"]
+    end = ["return %c9", "return %b1"]
+    assert names(layers(10), collapsed=False) == ["%x", *10 * layer, *end]
+    # the first layer takes the argument, so it is not like the others
+    assert names(layers(10), collapsed=True) == ["%x", *layer, "9 times", *end]
+    module = cvm.parse(layers(10))
+    box = texts(svg(module, [module.functions["main"]], collapsed=True))[4]
+    assert box == ["9 times", *layer]
+    assert names(layers(10, other=1), collapsed=True).count("8 times") == 1
+    few = layers(4)
+    assert names(few, collapsed=True) == names(few, collapsed=False)
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf"])
+def test_other_kinds_of_pictures(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    program = tmp_path / "a.cvm"
+    program.write_text(PROGRAM.replace("a < b & c", "$x_1^{$"), "utf-8")
+    written = []
+    for flags in ([], ["--whole"]):
+        assert cli.main(["viz", str(program), *flags, "-o", str(tmp_path / f"a.{kind}")]) == 0
+        written.append((tmp_path / f"a.{kind}").read_bytes())
+    assert written[0] == written[1] and written[0][:5] in (b"\x89PNG\r", b"%PDF-")

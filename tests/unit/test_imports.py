@@ -28,6 +28,7 @@ ALSO = {
     "dialect/types/tensor_types.py": "ml_dtypes",
     "jit/cuda/device.py": "pycuda",
     "cvm/terminal/plot.py": "matplotlib PIL",
+    "cvm/terminal/plot_diagram.py": "matplotlib",
     "cvm/importers/tosa/text.py": "lark",
     "cvm/dask/__init__.py": "dask",
     "cvm/dask/graph.py": "dask",

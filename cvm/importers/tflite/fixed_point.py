@@ -72,7 +72,7 @@ def logistic_16(x: np.ndarray) -> np.ndarray:
 
 
 def tanh_16(x: np.ndarray, integer_bits: int) -> np.ndarray:
-    """The hyperbolic tangent of numbers with so many integer bits, with 15 fractional bits."""
+    """The hyperbolic tangent with 15 fractional bits, of numbers with `integer_bits`."""
     y = twice_reciprocal_16(exponential(-np.abs(x), integer_bits + 1, 16)) - (1 << 13)
     return np.sign(x) * np.clip(y << 2, *I16.limits)
 
@@ -108,7 +108,7 @@ def inverse_square_root(x: Node) -> tuple[Node, Node]:
 
 
 def logarithm(at: At, x: Node, integer_bits: int) -> Node:
-    """The logarithm, with 26 fractional bits, of numbers with so many integer bits."""
+    """The logarithm, with 26 fractional bits, of numbers with `integer_bits`."""
     middle, half = number(0.5**0.25, 32), number(0.5**0.5, 32)
     less = high(x, half)
     by, by_less = leading_zeros(x) - 1, leading_zeros(less) - 1

@@ -21,7 +21,7 @@ def in_place(sparsity: Table, shape: tuple[int, ...], elements: np.ndarray) -> n
     elsewhere.
 
     Raises:
-        Damaged: The storage does not describe an array of this shape and so many elements.
+        Damaged: The storage does not describe an array of this shape and number of elements.
     """
     order, blocks, levels = sparsity.traversal_order, sparsity.block_map, sparsity.dim_metadata
     rank, count = len(shape), int(np.prod(shape, dtype=object))
