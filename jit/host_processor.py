@@ -2,16 +2,28 @@
 names.
 """
 
+import ctypes
+import errno
+import os
 import platform
 from collections.abc import Set
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 
 from ..dialect.support.diagnostics import TargetError
-from ..lowering.processor import LEVELS, NAMED, Processor, named, processor, with_features
+from ..lowering.processor import (
+    AMX,
+    LEVELS,
+    NAMED,
+    Processor,
+    named,
+    processor,
+    with_features,
+)
 
 # bytes: a virtual machine may report the caches of all its socket, most of which others use, or
 # none
@@ -23,6 +35,12 @@ LIMITS = {
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS = {"K": 10, "M": 20}  # bits of the sizes that the system tells
 NATIVE = "native"
+# of Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+ASK_FOR_TILES = 158, 0x1023, 18
+# what programs for this machine do without tiles, in loops, where that is asked for
+EMULATED: dict[str, Any] = (
+    {"matrix_tiles": "loops"} if os.environ.get("CVM_EMULATE_TILES") == "1" else {}
+)
 PLAINEST = {  # processors, by the architecture of a triple
     "x86_64": "x86-64",
     "aarch64": "cortex-a53",
@@ -40,8 +58,12 @@ PLAINEST = {  # processors, by the architecture of a triple
 
 @lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
-    """LLVM's names of what this machine's processor has."""
-    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+    """LLVM's names of what this machine's processor has, and the system lets this process use."""
+    return frozenset(
+        name
+        for name, present in llvm.get_host_cpu_features().items()
+        if present and not (name.startswith("amx") and tiles_refused())
+    )
 
 
 def features_at_hand() -> Set[str]:
@@ -62,7 +84,29 @@ def llvm_version() -> str:
 
 @lru_cache(maxsize=1)
 def host_processor() -> Processor:
-    return with_features(host_features(), llvm.get_host_cpu_name(), "", (), cache_sizes())
+    return with_features(
+        host_features(), llvm.get_host_cpu_name(), "", (), {**cache_sizes(), **EMULATED}
+    )
+
+
+@lru_cache(maxsize=1)
+def tiles_refused() -> str:
+    """Ask the system for the use of matrix tiles, once in a process, for all of its threads and all
+    that it forks; gives the reason why they are refused, or nothing.
+    """
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return "no system but Linux is asked for them"
+    if not ctypes.CDLL(None, use_errno=True).syscall(*ASK_FOR_TILES):
+        return ""
+    if (error := ctypes.get_errno()) == errno.ENOSPC:
+        return "a thread's stack for signal handlers is too small for their registers"
+    return f"the system refuses them: {os.strerror(error).lower()}"
+
+
+def why_no_tiles() -> str:
+    """The reason why programs for this machine use no matrix tiles."""
+    has = llvm.get_host_cpu_features()
+    return tiles_refused() if all(has.get(name) for name in AMX) else "the processor has no AMX"
 
 
 def cache_sizes(folder: Path = CACHES) -> dict[str, int]:

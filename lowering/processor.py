@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class DotProduct:
         return any(set(alternative.split()) <= set(features) for alternative in self.requires)
 
 
+AMX = frozenset({"amx-tile", "amx-int8"})  # LLVM's names of features that tiles of bytes need
+MatrixTiles: TypeAlias = Literal["", "instructions", "loops"]
 VNNI = ("avxvnni", "avx512vnni avx512vl")
 DOT_PRODUCTS = (
     DotProduct("pairdot", 16, ("sse2",), "pmaddwd", "llvm.x86.sse2.pmadd.wd", "ab", 16, 32),
@@ -182,6 +185,8 @@ class Processor:
     fma_bytes: int = 32  # that a multiply-add unit takes in a cycle: wider vectors take several
     vector_registers: int = 16
     dot_products: tuple[DotProduct, ...] = AVX2_PRODUCTS
+    # products of matrix tiles of bytes, by instructions (AMX) or emulated by loops
+    matrix_tiles: MatrixTiles = ""
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     l3_bytes: int = 32 << 20  # of the last level
@@ -192,6 +197,12 @@ class Processor:
     packing_products: int = 1 << 15  # of a contraction that take as long as packing its operands
     tuning: Tuning = field(default_factory=Tuning)
     gpu: Gpu = field(default_factory=Gpu)
+
+    @property
+    def without_matrix_tiles(self) -> "Processor":
+        """The processor, where nobody asks the system for the use of its tiles."""
+        others = tuple(f for f in self.features if f not in AMX)
+        return replace(self, matrix_tiles="", features=others)
 
     @property
     def lanes(self) -> int:
@@ -327,7 +338,7 @@ NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
     ),
     "sapphirerapids": (
         "x86-64-v4",
-        ("avx512vnni", "avxvnni"),
+        ("avx512vnni", "avxvnni", "amx-tile", "amx-int8"),
         {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20},
     ),
     "znver4": ("x86-64-v4", ("avx512vnni",), {"l2_bytes": 1 << 20}),
@@ -367,7 +378,7 @@ def with_features(
     name: str,
     cpu: str,
     features: tuple[str, ...],
-    cache_bytes: Mapping[str, int],
+    settings: Mapping[str, Any],
 ) -> Processor:
     """The processor of LLVM's name that has these features; code is made for a cpu with some of
     them.
@@ -383,5 +394,6 @@ def with_features(
         fma_bytes=64 if wide and name not in HALVED else narrow,
         vector_registers=32 if wide or {"neon", "v"} & set(present) else 16,
         dot_products=tuple(d for d in DOT_PRODUCTS if d.is_in(present)),
+        matrix_tiles="instructions" if AMX.issubset(present) else "",
     )
-    return replace(found, **cache_bytes)
+    return replace(found, **settings)

@@ -15,7 +15,12 @@ import cvm
 from cvm.jit.cache import disk_cache
 from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.device import described
-from cvm.jit.host_processor import host_name, host_processor, llvm_version
+from cvm.jit.host_processor import (
+    host_name,
+    host_processor,
+    llvm_version,
+    why_no_tiles,
+)
 from cvm.jit.targets import TARGETS, all_targets
 
 REQUIRED = ("llvmlite", "numpy", "lark")
@@ -81,6 +86,8 @@ def processor() -> Iterator[str]:
         f"caches of {here.l1_bytes >> 10} KiB, {here.l2_bytes >> 10} KiB and "
         f"{here.l3_bytes >> 10} KiB"
     )
+    tiles = {"instructions": "by instructions", "loops": "emulated (CVM_EMULATE_TILES)"}
+    yield f"matrix tiles: {tiles.get(here.matrix_tiles) or f'none, {why_no_tiles()}'}"
     threads = os.environ.get("CVM_NUM_THREADS")
     yield f"{cvm.get_num_threads()} threads" + (f" (CVM_NUM_THREADS={threads})" if threads else "")
 

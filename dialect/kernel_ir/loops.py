@@ -2,7 +2,7 @@
 
     kernel    Kernel(name, parameters, body)        reads and writes parameters, results last
     loop      For(index, body, start, stop, kind)   kind: serial, parallel, unrolled, vector (of
-                                                    `width`); block, thread, matrix (of a GPU);
+                                                    `width`); block, thread (of a GPU), matrix;
                                                     intrinsic (`by` the code of its name)
     branch    If(condition, then, otherwise)
     name      Let(var, value)                       a variable for the rest of the block
@@ -60,8 +60,9 @@ class For:
     """A loop: `index` runs from start to stop (by default its extent), exclusive.
 
     `vector` loops run `width` iterations at once; stop - start is a multiple of it, or the
-    remainder runs one by one. `unrolled` loops have constant bounds. A `matrix` loop is executed by
-    the threads of a warp together (`lowering.gpu.mma`), an `intrinsic` loop `by` declared code
+    remainder runs one by one. `unrolled` loops have constant bounds. A `matrix` loop is a product
+    by the threads of a warp (`lowering.gpu.mma`) or the tiles of a CPU
+    (`lowering.contraction.matrix_tiles`), an `intrinsic` loop is executed `by` declared code
     (`lowering.analysis.intrinsics`). The first and last `overlap` iterations of a vector loop are
     also written by other loops, except at the ends of the index's extent: code may skip those
     before the first whole cache line, and as many at the end.

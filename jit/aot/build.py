@@ -70,6 +70,8 @@ def build(
     Several processors make as many versions of it, and another object file that chooses among them
     when it is loaded.
 
+    Programs that link it need not ask for matrix tiles: none uses them.
+
     TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
     """
     module, functions, prefix, symbols = exported_names(module, entries, prefix, sizes)
@@ -118,6 +120,7 @@ def _built(
 ) -> Built:
     """The object files of functions, which are `lowered` for each processor."""
     message, version, *symbols = exports
+    processors = [None if p is None else p.without_matrix_tiles for p in processors]
     versions = several(processors)
     with compiling_for(processors[0]):
         free, name = freestanding(processor().triple), processor().cpu or llvm.get_host_cpu_name()

@@ -18,6 +18,7 @@ from ...dialect.ir.function import Function
 from ...dialect.ir.module import Module
 from ...dialect.support.entry_points import PLACED, SOURCES, patterns_key
 from ...lowering.processor import requested
+from ..host_processor import host_processor
 from ..options import CompileOptions
 from . import disk_cache
 from .compiler_digest import compiler_digest
@@ -33,7 +34,13 @@ def environment() -> tuple[str, ...]:
     """The inputs of machine code besides the program: the versions of the compiler, NumPy and LLVM,
     and the processor.
     """
-    return compiler_digest(), np.__version__, *_machine(), repr(requested())
+    return (
+        compiler_digest(),
+        np.__version__,
+        *_machine(),
+        host_processor().matrix_tiles,
+        repr(requested()),
+    )
 
 
 def name_of_text(

@@ -20,6 +20,7 @@ from ...lowering.analysis.vector_alignment import left_over
 from ...lowering.loops.nontemporal_stores import leading_store
 from ...lowering.loops.outline import outlined
 from ...lowering.loops.parallelize import MOVED, adjoining, grain
+from ...lowering.processor import processor
 from ...lowering.storage.place_buffers import ALIGNMENT
 from ..host_processor import features_at_hand
 from . import ir_builder as ll
@@ -304,8 +305,8 @@ class KernelEmitter:
             case ir.Let(var, value):
                 self.scope.values[var] = self.values.value(value)
                 self.values.lets[var] = value
-            case ir.For(kind="unrolled" | "intrinsic" as kind):
-                (self.unrolled if kind == "unrolled" else self.intrinsic)(s)
+            case ir.For(kind="unrolled" | "intrinsic" | "matrix" as kind):
+                (self.unrolled if kind == "unrolled" else self.by_instructions)(s)
             case ir.For(kind="parallel") if self.is_handed_out(s):
                 self.handed_out(s)
             case ir.For():
@@ -361,6 +362,19 @@ class KernelEmitter:
         b.do(ll.branch(test))
         b.start(after)
         b.pure, scope.values, scope.addresses = outer
+
+    def by_instructions(self, s: ir.For) -> None:
+        """A nest by matrix tiles or declared code."""
+        if s.kind != "matrix":
+            self.intrinsic(s)
+            return
+        from .emit_matrix_tiles import emit_matrix_tiles, matrix_product
+
+        by_tiles = self.optimize and processor().matrix_tiles == "instructions"
+        if not by_tiles or self.kernel.aliasing or (product := matrix_product(s)) is None:
+            self.loop(s)
+        else:
+            emit_matrix_tiles(product, self.b, self.addresses, self.counting)
 
     def intrinsic(self, s: ir.For) -> None:
         """A nest by declared code, where the processor runs it and no lanes are around it."""

@@ -66,17 +66,18 @@ _COMPARISONS = {
 }
 
 
-def _byte_product(place: int, first: int, signed: bool = False) -> list[tuple[Any, ...]]:
-    """The product of the bytes at bit `place`, the first one `signed` or not, as instructions that
-    begin at number `first`.
+def _byte_product(place: int, first: int, signs: str = "us") -> list[tuple[Any, ...]]:
+    """The product of the bytes at bit `place`, each signed or unsigned, as instructions that begin
+    at number `first`.
     """
-    return [
-        ("shl", "a", Splat(24 - place)) if signed else ("lshr", "a", Splat(place)),
-        ("ashr", first, Splat(24)) if signed else ("and", first, Splat(255)),
-        ("shl", "b", Splat(24 - place)),
-        ("ashr", first + 2, Splat(24)),
-        ("mul", first + 1, first + 3),
-    ]
+    row: list[tuple[Any, ...]] = []
+    for operand, sign in zip("ab", signs, strict=True):
+        signed, at = sign == "s", first + len(row)
+        row.append(
+            ("shl", operand, Splat(24 - place)) if signed else ("lshr", operand, Splat(place))
+        )
+        row.append(("ashr", at, Splat(24)) if signed else ("and", at, Splat(255)))
+    return [*row, ("mul", first + 1, first + 3)]
 
 
 def _byte_pair(place: int, first: int) -> list[tuple[Any, ...]]:
@@ -165,9 +166,9 @@ INSTRUCTIONS["bytepairs", "int"] = _row(
     ("shl", 29, Splat(16)),
     ("or", 30, 31),
 )
-for _name, _signed in (("quaddot_us", False), ("quaddot", True)):
+for _name, _signs in (("quaddot_us", "us"), ("quaddot", "ss"), ("quaddot_uu", "uu")):
     INSTRUCTIONS[_name, "int"] = _row(
-        *(step for n in range(4) for step in _byte_product(8 * n, 5 * n, _signed)),
+        *(step for n in range(4) for step in _byte_product(8 * n, 5 * n, _signs)),
         ("add", 4, 9),
         ("add", 14, 19),
         ("add", 20, 21),

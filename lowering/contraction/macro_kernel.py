@@ -33,8 +33,8 @@ Rest = Callable[
 
 @dataclass(frozen=True)
 class PanelSizes:
-    """The sizes of panels and tiles: a panel is `together` blocks, each a vector of `lanes`
-    columns, and a tile `height` rows of a panel's sums.
+    """The sizes of panels and tiles: a panel is `together` blocks, `pitch` places apart, each a
+    vector of `lanes` columns, and a tile `height` rows of a panel's sums.
     """
 
     lanes: int
@@ -43,25 +43,28 @@ class PanelSizes:
     across: Dim  # blocks of the columns, `blocks` those of all columns of a window
     blocks: Dim
     terms: Dim  # of each sum
+    pitch: int
 
     @property
     def width(self) -> int:
-        return self.together * self.lanes
+        return self.together * self.pitch
 
     @property
     def panels(self) -> Dim:
         return divided(self.blocks, self.together)
 
 
-def sizes_of(c: Contraction, micro: MicroKernel) -> PanelSizes:
-    """The sizes of the panels of a contraction, whose tiles a micro-kernel computes."""
-    lanes = processor().tile_vector_bytes // c.accumulator.element.bytes
+def sizes_of(c: Contraction, micro: MicroKernel, lanes: int = 0, pitch: int = 0) -> PanelSizes:
+    """The sizes of the panels of a contraction, whose tiles a micro-kernel computes; `lanes` are
+    those of a vector, and `pitch` as many, where they are not given.
+    """
+    lanes = lanes or processor().tile_vector_bytes // c.accumulator.element.bytes
     rows, across = c.row.extent, divided(c.column.extent, lanes)
     blocks = across * size_of(c.window)
     height = min(micro.rows, rows) if isinstance(rows, int) else micro.rows
     together = min(micro.vectors, blocks) if isinstance(blocks, int) else micro.vectors
     terms = product(tuple(i.extent for i in c.reduction_axes))
-    return PanelSizes(lanes, height, together, across, blocks, terms)
+    return PanelSizes(lanes, height, together, across, blocks, terms, pitch or lanes)
 
 
 class PanelIndices:
@@ -72,7 +75,7 @@ class PanelIndices:
     def __init__(self, sizes: PanelSizes) -> None:
         self.p, self.q = ex.Var("p", I64), ex.Var("q", I64)
         self.v, self.lane = ex.Index("v", sizes.together), ex.Index("l", sizes.lanes)
-        self.place = self.v * sizes.lanes + self.lane
+        self.place = self.v * sizes.pitch + self.lane
 
 
 class PanelOrder:
@@ -125,10 +128,16 @@ class PanelOrder:
 class PanelTiling:
     """The kernel that computes a contraction from panels of columns, one after the other."""
 
-    def __init__(self, kernel: ir.Kernel, c: Contraction, micro: MicroKernel) -> None:
+    def __init__(
+        self,
+        kernel: ir.Kernel,
+        c: Contraction,
+        micro: MicroKernel,
+        sizes: PanelSizes | None = None,
+    ) -> None:
         self.kernel, self.c, self.micro = kernel, c, micro
         self.element = c.accumulator.element
-        self.sizes = sizes_of(c, micro)
+        self.sizes = sizes or sizes_of(c, micro)
         self.at = PanelIndices(self.sizes)
         self.order = PanelOrder(c.outer, self.sizes.panels)
         self.k: ex.Expr = ex.flat_index(c.reduction_axes, tuple(i.extent for i in c.reduction_axes))

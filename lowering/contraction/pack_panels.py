@@ -22,7 +22,7 @@ from ...dialect.kernel_ir.expressions import (
     minimum,
 )
 from ...dialect.kernel_ir.traverse import substitute, walk
-from ...dialect.types.sizes import Dim, product
+from ...dialect.types.sizes import Dim, product, same_size
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
@@ -154,7 +154,9 @@ class PanelPacking:
             return None
         self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
         panel = self.buffer("panel", self.words.steps)
-        return (ir.Alloc(panel), *self.of_image(image, panel)), self.in_panel(panel, self.step)
+        zeros = self.zeros_beyond(panel, self.tiling.own, self.words.steps)
+        fill = (ir.Alloc(panel), *self.of_image(image, panel), *zeros)
+        return fill, self.in_panel(panel, self.step)
 
     def unpacked(self) -> tuple[ir.Block, Expr]:
         """The statements that fill a panel with factors as they are, and the factor of a step."""
@@ -163,7 +165,20 @@ class PanelPacking:
 
     def buffer(self, name: str, steps: Dim) -> Tensor:
         groups, space = ((GROUPS,), "heap") if self.tiling.own else ((), "stack")
-        return Tensor(name, (*groups, steps, self.tiling.sizes.width), self.element, space)
+        shape = (*groups, self.depth(steps), self.tiling.sizes.width)
+        return Tensor(name, shape, self.element, space)
+
+    def depth(self, steps: Dim) -> Dim:
+        """The steps that a panel has room for."""
+        return steps
+
+    def zeros_beyond(self, panels: Tensor, at: Sequence[Expr], steps: Dim) -> ir.Block:
+        """The loops that clear the steps of a panel that no term is in."""
+        if same_size(panels.shape[-2], steps):
+            return ()
+        k, place = Index("k", panels.shape[-2]), Index("c", panels.shape[-1])
+        zero = ir.Store(panels, (*at, k, place), constant(0, self.element))
+        return (ir.For(k, (ir.For(place, (zero,)),), as_index(steps)),)
 
     def in_panel(self, panel: Tensor, step: Expr) -> Read:
         return panel[(*self.tiling.own, step, self.tiling.at.place)]
@@ -256,7 +271,8 @@ class PanelPacking:
         count = self.tiling.sizes.panels
         value = terms.value(self.c.b)
         panel = Index("panel", count)
-        shape = (*(i.extent for i in self.beside), count, terms.steps, self.tiling.sizes.width)
+        depth = self.depth(self.words.steps) if isinstance(terms, vnni.Words) else terms.steps
+        shape = (*(i.extent for i in self.beside), count, depth, self.tiling.sizes.width)
         packed = Tensor("columns", shape, self.element, "heap")
         if isinstance(terms, vnni.Words) and self.is_transposed(
             value
@@ -273,6 +289,8 @@ class PanelPacking:
             order = (*self.beside, *terms.reduction_axes, panel)
             factor = self.c.b if isinstance(terms, vnni.Words) else value
             body = vnni.by_words(terms, factor, order, lambda e: placed(lanes(e)))
+        zeros = self.zeros_beyond(packed, (*self.beside, panel), terms.steps)
+        body = (*body, *(ir.nested((*self.beside, panel), zeros) if zeros else ()))
         self.kernels.append(kernel_from_body(self.kernel, "columns", body, (packed,)))
         return packed
 

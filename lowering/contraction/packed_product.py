@@ -133,7 +133,7 @@ def _single_integers(packing: PanelPacking) -> Block:
     return *fill, *tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.sizes.terms))
 
 
-def _words(
+def panel_of_words(
     packing: PanelPacking, products: Callable[[WordPairs], Expr], words: int = 1
 ) -> Block | None:
     """The loops of a panel that add `words` words before the sum; None if columns are not read by
@@ -167,7 +167,7 @@ def lower_pairdot(problem: Problem) -> LoweredContraction | None:
     if fits is False:
         return None
     packing = packing_of(problem, pairdot())
-    if (body := _words(packing, lambda words: apply("pairdot", *words[0]))) is None:
+    if (body := panel_of_words(packing, lambda words: apply("pairdot", *words[0]))) is None:
         return None
     return packing.contracted(
         body if fits is True else (If(fits, body, _single_integers(packing)),)
@@ -188,7 +188,7 @@ class _Int8DotProduct:
         return offset_bytes(self.packing, self.swapped, sign)
 
     def lower(self) -> LoweredContraction | None:
-        body = _words(
+        body = panel_of_words(
             self.packing,
             lambda words: apply(self.function, *words[0][:: 1 if self.swapped else -1]),
         )
@@ -245,7 +245,7 @@ def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
             exact = both(*no_sign, unsigned.size <= limit, signed.size <= I8.limits[1])
             packing = packing_of(problem, INT8_PAIR_PRODUCTS)
             words = _words_per_widening(packing, limit, signed_values, swapped)
-            body = _words(packing, partial(_widened, swapped), words)
+            body = panel_of_words(packing, partial(_widened, swapped), words)
             return None if body is None else replace(packing.contracted(body), exact=exact)
     return None
 

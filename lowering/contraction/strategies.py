@@ -23,13 +23,23 @@ from .depthwise import DEPTHWISE
 from .direct_convolution import DIRECT
 from .few_rows import FEW_ROWS, lower_few_rows, match_few_rows, why_not_weights
 from .match_contraction import LoweredContraction, match_contraction, match_reduction
+from .matrix_tiles import MATRIX_TILES
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
 from .packed_product import PACKED
 from .row_vectorized_product import ROW_LANES
 from .split_groups import split_groups
 from .winograd import WINOGRAD
 
-STRATEGIES = [*WINOGRAD, ROW_LANES, *PACKED, FEW_ROWS, DIRECT, CHANNEL_LANES, DEPTHWISE]
+STRATEGIES = [
+    *WINOGRAD,
+    MATRIX_TILES,
+    ROW_LANES,
+    *PACKED,
+    FEW_ROWS,
+    DIRECT,
+    CHANNEL_LANES,
+    DEPTHWISE,
+]
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,15 @@ from ...dialect.kernel_ir.index_bounds import index_bounds
 from ...dialect.kernel_ir.loops import Block, For, If, Store, nested, substitute_block
 from ...dialect.kernel_ir.traverse import rewrite, substitute, walk
 from ...dialect.types.sizes import Dim, Shape, key_of, larger, product, same_size, smaller
-from ...dialect.types.tensor_types import I32
+from ...dialect.types.tensor_types import I8, I32, UI8
 
 WORD = 32  # bits
+QUADS = {  # the products of four bytes, by whether the factors have a sign
+    (I8, I8): "quaddot",
+    (UI8, UI8): "quaddot_uu",
+    (UI8, I8): "quaddot_us",
+    (I8, UI8): "quaddot_su",
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,6 +48,7 @@ from ..analysis.accesses import accesses, depends
 from ..analysis.integer_ranges import interval
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match_contraction import Contraction, match_contraction
+from ..contraction.vnni_packing import QUADS
 from ..pass_context import Context
 from ..passes import gpu_pass
 from ..processor import processor
@@ -66,12 +67,6 @@ TILES = [
 ]  # four threads move a row
 SMALLEST = 16  # rows, columns and terms, at least; counted, not timed on a GPU
 LEAST = 1 << 15  # products that are worth packing; counted, not timed on a GPU
-QUADS = {
-    (I8, I8): "quaddot",
-    (UI8, UI8): "quaddot_uu",
-    (UI8, I8): "quaddot_us",
-    (I8, UI8): "quaddot_su",
-}
 
 
 @gpu_pass

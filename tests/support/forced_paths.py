@@ -247,6 +247,7 @@ SHARED = {"wake_operations": 0, "task_reductions": 8, "task_iterations": 32, "sh
 PLAIN = {"dot_products": AVX2_PRODUCTS, "vector_registers": 16}
 QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
 UPRIGHT = SMALL | {"strategy_costs": preferred("int8_dot_product_row_lanes", WINOGRAD)} | QUADS
+TILES = SMALL | {"strategy_costs": preferred("matrix_tiles", WINOGRAD), "matrix_tiles": "loops"}
 LOOKED = {"checked_bytes": 16, "parallel_checked_bytes": 16}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {"l3_bytes": 2, "align_vectors": 0}
@@ -325,6 +326,8 @@ PATHS = {
     "larger, vectors of rows, signs": Path(
         UPRIGHT | {"place_steps": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
     ),
+    "larger, matrix tiles": Path(TILES, _known_weights, _part, only=CONTRACTIONS, seen=" matrix {"),
+    "matrix tiles": Path(TILES, _of_declared_ranges, only=CONTRACTIONS),
     "larger, bytes": Path(
         SMALL | NOT_TURNED | PLAIN,
         partial(larger, signless=True),
