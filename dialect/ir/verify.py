@@ -487,8 +487,8 @@ def _check_call(
 
 
 def _check_body(scope: Scope, body: Function, passed: Sequence[Type]) -> None:
-    """Give the arguments of a region's body the types of what is passed to it; a computed size
-    becomes one without a name. Its mistakes are reported where it is verified itself, afterwards.
+    """Give the arguments of a region's body the types of the operands; a computed size becomes
+    one without a name. Its mistakes are reported where it is verified itself, afterwards.
     """
     if all(a.type is not None for a in body.arguments):
         return

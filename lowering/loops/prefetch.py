@@ -1,4 +1,8 @@
-"""Prefetch memory where the hardware prefetcher fails: it follows one row to its end, but not
+"""Prefetch memory where the hardware prefetcher fails.
+
+    for i { for j { ... x[i, j] ... } }  =>  for i { for j { prefetch x[i + 8, j]; ... x[i, j] ... } }
+
+The hardware follows one row to its end, but not
 
 - rows side by side:  for r { for j vector { for u in 0..8 unrolled { acc = acc + x[r * 8 + u, j] }
   } }: the next eight rows are prefetched;
