@@ -1,6 +1,6 @@
 """Prefetch memory where the hardware prefetcher fails.
 
-    for i { for j { ... x[i, j] ... } }  =>  for i { for j { prefetch x[i + 8, j]; ... x[i, j] ... } }
+    for i { for j { ... x[i, j] } }  =>  for i { for j { prefetch x[i + 8, j]; ... x[i, j] } }
 
 The hardware follows one row to its end, but not
 
