@@ -153,7 +153,8 @@ class Schedule:
             by: The number of iterations of a block.
             into: The names of the two loops.
             tail: If `by` does not divide the number of iterations, `"guard"` makes the last block
-                shorter, and `"peel"` gives the rest a loop of its own.
+                shorter, `"peel"` gives the rest a loop of its own, and `"shift"` moves the last
+                block back, which computes some elements twice.
         """
         return self._step("split", loop=loop, by=by, into=into, tail=tail)
 
@@ -229,9 +230,15 @@ class Schedule:
         """Repeat the innermost body of a perfect nest for `by` iterations of an outer loop."""
         return self._step("unroll_and_jam", loop=loop, by=by, reassociate=reassociate)
 
-    def vectorize(self, loop: str, by: int | None = None) -> Self:
-        """Run the iterations of a loop as the lanes of vectors, all at once or `by` at a time."""
-        return self._step("vectorize", loop=loop, by=by)
+    def vectorize(self, loop: str, by: int | None = None, tail: str | None = None) -> Self:
+        """Run the iterations of a loop as the lanes of vectors, all at once or `by` at a time.
+
+        Args:
+            loop: The loop.
+            by: The lanes.
+            tail: `"shift"` takes the rest in a last vector that moves back, instead of one by one.
+        """
+        return self._step("vectorize", loop=loop, by=by, tail=tail)
 
     def parallelize(self, loop: str) -> Self:
         """Run the iterations of an outermost loop on all threads."""

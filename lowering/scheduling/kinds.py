@@ -17,16 +17,16 @@ from ...dialect.support.suggest import did_you_mean
 from ..analysis.accesses import allocated
 from ..analysis.intrinsics import INTRINSICS, Differs, Match
 from .find_loops import put, runs_whole, serial_loop
-from .restructure import part_of, whole_parts
+from .restructure import moved_back, part_of, whole_parts
 from .steps import Refused, step
 
 MAX_LANES = 64  # lanes of a vector loop whose number is not given; bounds compile time
 
 
 @step
-def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
+def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None, tail: str = "peel") -> ir.Kernel:
     """Run iterations as the lanes of vectors: all of a constant number of them, or `by` at a time
-    and the rest one by one.
+    and the rest one by one, or in a last vector that moves back (`tail=shift`).
     """
     s = serial_loop(kernel, loop)
     if any(isinstance(t, ir.For) and t.kind != "serial" for t in ir.statements(s.body)):
@@ -41,7 +41,12 @@ def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
         return put(kernel, s, (ir.replace(s, kind="vector", width=lanes),))
     cut = s.start + whole_parts(s, lanes) * lanes
     vectors = ir.replace(s, stop=cut, kind="vector", width=lanes)
-    return put(kernel, s, (vectors, part_of(s, cut, s.end)))
+    if tail not in ("peel", "shift"):
+        raise Refused(f"tail is peel or shift, got {tail}")
+    if tail == "peel":
+        return put(kernel, s, (vectors, part_of(s, cut, s.end)))
+    last = ir.replace(part_of(s, s.end - lanes, s.end), kind="vector", width=lanes)
+    return put(kernel, s, moved_back(s, lanes, vectors, last))
 
 
 @step

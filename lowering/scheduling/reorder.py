@@ -81,6 +81,7 @@ def unroll_and_jam(kernel: ir.Kernel, loop: str, by: int, reassociate: bool = Fa
     if len(nest) < 2:
         raise Refused(f"unroll_and_jam: there is no loop alone inside {loop}")
     main, *rest = split_loop(s, by, (s.index.name, f"{s.index.name}u"), "peel")
+    assert isinstance(main, ir.For)
     kernel = put(kernel, s, (main, *rest))
     made, *inside = ir.perfect_nest(main)[1:]
     block = _nested(kernel, [made, *inside], [*inside, made], reassociate)

@@ -16,13 +16,16 @@ from ...dialect.kernel_ir.expressions import (
     Const,
     Expr,
     Index,
+    Read,
     constant,
     flat_operands,
     maximum,
     minimum,
 )
+from ...dialect.kernel_ir.kernel_printer import statement_text
+from ...dialect.kernel_ir.traverse import walk
 from ...dialect.types.tensor_types import I64
-from ..analysis.accesses import depends
+from ..analysis.accesses import allocated, depends, stores
 from ..analysis.prove import prove
 from ..loops.clone import clone
 from .find_loops import chain, put, runs_whole, serial_loop
@@ -42,7 +45,8 @@ def split(
     """Make a loop two: one over parts of `by` iterations, and one over those of a part.
 
     Where `by` does not divide the count, the last part is shorter (`tail=guard`), or has a loop of
-    its own after the others (`tail=peel`).
+    its own after the others (`tail=peel`), or moves back and computes some elements twice
+    (`tail=shift`).
     """
     s = serial_loop(kernel, loop)
     names = into or (f"{s.index.name}o", f"{s.index.name}i")
@@ -51,26 +55,51 @@ def split(
     return put(kernel, s, split_loop(s, by, (names[0], names[1]), tail))
 
 
-def split_loop(s: ir.For, by: int, names: tuple[str, str], tail: str) -> tuple[ir.For, ...]:
+def split_loop(s: ir.For, by: int, names: tuple[str, str], tail: str) -> ir.Block:
     """The loop over parts, with the one over a part alone inside of it, and the loop for the
     rest, if there is one.
     """
     if by < 2:
         raise Refused(f"parts have at least 2 iterations, got by={by}")
-    if tail not in ("guard", "peel"):
-        raise Refused(f"tail is guard or peel, got {tail}")
+    if tail not in ("guard", "peel", "shift"):
+        raise Refused(f"tail is guard, peel or shift, got {tail}")
     count = s.length.expression()
     whole = not s.length.divisor % by
     outer, inner = Index(names[0], (s.index.extent + by - 1) // by), Index(names[1], by)
     body = ir.substitute_block(s.body, {s.index: s.start + outer * by + inner})
-    exact = whole or tail == "peel"
+    exact = whole or tail != "guard"
     parts = whole_parts(s, by) if exact else (count + (by - 1)) // by
     left = None if exact else minimum(by, count - outer * by)
-    stop = None if runs_whole(s) and tail != "peel" else parts
+    stop = None if runs_whole(s) and (whole or not exact) else parts
     tiles = ir.For(outer, (ir.For(inner, body, stop=left),), stop=stop)
     if whole or tail == "guard":
         return (tiles,)
+    if tail == "shift":
+        last = Index(names[1], by)
+        again = clone(s.body, {s.index: s.end - by + last})
+        return moved_back(s, by, tiles, ir.For(last, again))
     return tiles, part_of(s, s.start + parts * by, s.end)
+
+
+def moved_back(s: ir.For, by: int, main: ir.For, last: ir.For) -> ir.Block:
+    """The loops over whole parts, and over a last one that begins earlier, where a loop has so many
+    iterations, which are legal to run twice: nothing that they store is read.
+    """
+    stored = {t.tensor: t for t in stores(s.body) if t.tensor not in allocated(s.body)}
+    for t in ir.statements(s.body):
+        for e in (e for top in ir.expressions(t) for e in walk(top) if isinstance(e, Read)):
+            if e.tensor in stored:
+                pair = " and ".join(
+                    f"`{statement_text(x).partition(chr(10))[0]}`" for x in (stored[e.tensor], t)
+                )
+                raise Refused(f"tail=shift runs iterations twice, and %{e.tensor.name} is both "
+                              f"stored and read: {pair}")  # fmt: skip
+    if s.length.terms:
+        enough = s.length.expression() >= by
+        return (ir.If(enough, (main, last), (part_of(s, s.start, s.end),)),)
+    if s.length.constant < by:
+        raise Refused(f"tail=shift: {s.index.name} has {s.length.constant} iterations, not {by}")
+    return main, last
 
 
 def whole_parts(s: ir.For, by: int) -> Expr:
@@ -187,6 +216,7 @@ def unroll(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
     if by is not None:
         s = serial_loop(kernel, loop)
         main, *rest = split_loop(s, by, (s.index.name, f"{s.index.name}u"), "peel")
+        assert isinstance(main, ir.For)
         (inner,) = main.body
         unrolled = ir.replace(main, body=(ir.replace(inner, kind="unrolled"),))
         return put(kernel, s, (unrolled, *rest))

@@ -417,6 +417,18 @@ def reseed(data: bytes, chance: random.Random, size: int = 1) -> bytes:
     return chance.randbytes(8 * size)
 
 
+def schedules(data: bytes) -> None:
+    """Random schedules of kernels keep every bit at three vector widths."""
+    from random_schedules import KERNELS, keeps_every_bit
+
+    from .random_kernels import processors
+
+    chance = random.Random(data)
+    name = chance.choice([*KERNELS])
+    sizes = [(chance.randint(1, 40), chance.randint(1, 70), chance.randint(1, 20))]
+    keeps_every_bit(name, chance.getrandbits(32), chance.randint(1, 9), processors(), sizes)
+
+
 ATTACKS = {
     "text": Attack(text, programs, mix),
     "npz": Attack(partial(arrays, "w.npz"), archives, by_structure(mutate_npz)),
@@ -424,6 +436,7 @@ ATTACKS = {
     "safetensors": Attack(
         partial(arrays, "w.safetensors"), seeds, by_structure(mutate_safetensors)
     ),
+    "schedules": Attack(schedules, seeds, reseed),
     "cache": Attack(cached, seeds, reseed),
     "arguments": Attack(arguments, seeds, reseed),
     "onnx": Attack(
