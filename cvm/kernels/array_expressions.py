@@ -49,7 +49,6 @@ class ArrayExpressions(Arithmetic):
         self.written: set[str] = set()
         self.made: list[Made] = []
         self.limits: dict[ex.Expr, ex.Expr] = {}  # values of the call that bound indices
-        self.assumed: list[Affine] = []  # sizes that are equal where nothing is repeated
         self.plain = False  # loops stay as they are, for the tests of parallel ones
         self.repeating = False  # statements are made for the case that something is
 
@@ -86,17 +85,14 @@ class ArrayExpressions(Arithmetic):
 
         nest()
 
-    def equal(self, a: ex.Expr, b: ex.Expr, assumed: bool = False) -> bool:
-        """Test whether two sizes are equal; with those that are assumed to be."""
+    def equal(self, a: ex.Expr, b: ex.Expr) -> bool:
+        """Test whether two sizes are equal."""
         if a is b:
             return True
         difference = affine(a) - affine(b)
         if not difference.terms:
             return not difference.constant
-        outer, self.facts = self.facts, [*self.facts, *(self.assumed if assumed else ())]
-        found = self.proves([difference, difference * -1])
-        self.facts = outer
-        return found
+        return self.proves([difference, difference * -1])
 
     def in_cases(
         self, equal: Sequence[tuple[ex.Expr, ex.Expr]], emit: Callable[[], object]
@@ -130,16 +126,11 @@ class ArrayExpressions(Arithmetic):
                     found = length
                 elif not _is_one(length) and not self.equal(found, length):
                     equal.append((found, length))
-                    if self.equal(found, length, assumed=True):
-                        continue
                     one, other = self.let(found, "size"), self.let(length, "size")
                     bad = one.ne(other) & one.ne(1) & other.ne(1)
                     message = "arrays of sizes {0} and {1} do not fit together"
                     self.fail_if(bad, "ValueError", message, node, one, other)
                     found = self.measured(ex.select(one.eq(1), other, one), one, other)
-                    for size in (one, other):
-                        same = affine(found) - affine(size)
-                        self.assumed += [same, same * -1]
             assert found is not None
             lengths.append(found)
         return tuple(lengths), tuple(equal)

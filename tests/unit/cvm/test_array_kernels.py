@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -289,3 +290,31 @@ def test_sizes_that_do_not_fit_are_errors_of_the_call() -> None:
             assert isinstance(caught.value, cvm.Error)
     same(put, np.ones(4), np.ones(1))
     same(gathered, np.arange(3.0), np.array([0, -1, 2]))
+
+
+@cvm.kernel
+def repeated(x: Any, y: Any, z: Any) -> Any:
+    return x + (x + y), (x + (y + x)).sum(), (x + y) * (y - x), (x + y) + (x + z)
+
+
+@cvm.kernel
+def repeated_in_place(x: Any, y: Any) -> None:
+    x += np.maximum(x, 1) + y
+
+
+@pytest.mark.parametrize("sizes", [*itertools.product((0, 1, 3, 4), repeat=3)], ids=str)
+def test_sizes_of_1_are_repeated_at_every_depth(sizes: tuple[int, int, int]) -> None:
+    """`x + (x + y)` had the size of x, which is 1, and read the first element of y, even of none."""
+    x, y, z = (np.arange(1.0, n + 1) * k for n, k in zip(sizes, (1, 3, 7), strict=True))
+    for kernel, arguments in ((repeated, (x, y, z)), (repeated_in_place, (x, y))):
+        own = [a.copy() for a in arguments]
+        try:
+            wanted = kernel.py_func(*arguments)
+        except ValueError:
+            with pytest.raises(ValueError, match=r"arrays of sizes|does not fit"):
+                kernel(*own)
+        else:
+            found = kernel(*own)
+            assert np.array_equal(own[0], arguments[0])
+            for f, w in zip(found or (), wanted or (), strict=True):
+                assert np.array_equal(f, w)
