@@ -131,6 +131,11 @@ class ModelWriter:
             known[order] = self.transposed(index, [before.index(a) for a in order])
         return known[order]
 
+    def is_readable(self, value: Value) -> bool:
+        """Test whether a value has a tensor, or is a constant."""
+        made = self.made.get(value)
+        return value in self.laid or (made is not None and isinstance(made.operator, Const))
+
     def layout(self, value: Value) -> Order:
         """The order of the axes that a value has been computed in."""
         return next(iter(self.laid.get(value, ())), natural(value))

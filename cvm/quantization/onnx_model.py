@@ -55,6 +55,11 @@ class _Writer(ModelWriter):
         from onnx import helper, numpy_helper
 
         inputs, outputs = self.walk()
+        taken = {*inputs, *self.arrays}
+        for n, index in enumerate(outputs):  # a result is a tensor of its own
+            outputs[n] = self.operation("Identity", [index]) if index in taken else index
+            self.names.setdefault(outputs[n], self.function.results[n].name)
+            taken.add(outputs[n])
         nodes: list[Any] = []
         names, read = self.unique_names(self.count), {*outputs}
         for op, given, y, attributes in reversed(self.nodes):
@@ -62,16 +67,12 @@ class _Writer(ModelWriter):
                 read.update(i for i in given if i is not None)
                 of = ["" if i is None else names[i] for i in given]
                 nodes.append(helper.make_node(op, of, [names[y]], **attributes))
-        # a result is a tensor of its own
-        ends = [f"{names[i]}.result{n}" for n, i in enumerate(outputs)]
-        pairs = zip(outputs, ends, strict=True)
-        after = [helper.make_node("Identity", [names[i]], [end]) for i, end in pairs]
         arguments, results = self.function.arguments, self.function.results
         graph = helper.make_graph(
-            [*reversed(nodes), *after],
+            nodes[::-1],
             "main",
             [_info(names[i], a) for i, a in zip(inputs, arguments, strict=True)],
-            [_info(end, r) for end, r in zip(ends, results, strict=True)],
+            [_info(names[i], r) for i, r in zip(outputs, results, strict=True)],
             [numpy_helper.from_array(a, names[i]) for i, a in self.arrays.items() if i in read],
         )
         domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
@@ -285,7 +286,7 @@ def cast(to: _Writer, y: Value, o: Any) -> None:
     (_, x), *_ = o.operands()
     if _element(y) is I8:
         quantize(to, y)
-    elif x in to.laid and (_element(x), _element(y)) == (I8, I32):
+    elif to.is_readable(x) and (_element(x), _element(y)) == (I8, I32):
         from onnx import TensorProto
 
         to.give(y, to.operation("Cast", [to.tensor(x)], to=TensorProto.INT32))
@@ -329,7 +330,7 @@ def arithmetic(to: _Writer, y: Value, o: Any) -> None:
     """A sum, a difference or a product of i32 or f32, or the end of a conversion to f32."""
     if _element(y) is F32 and scalar_function(to.made[y]) == "mul":
         for x in first_operands(to, y):
-            if x in to.laid and _element(x) is I8 and "scale" in x.attributes:
+            if to.is_readable(x) and _element(x) is I8 and "scale" in x.attributes:
                 p, node = to.quantities(x), Node(Builder(), x)
                 if same(y, dequantized(node, *parameters(node, p)), to.made):
                     inputs = [to.tensor(x), *to.numbers(p)]

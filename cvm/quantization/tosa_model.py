@@ -359,7 +359,7 @@ def arithmetic(to: _Writer, y: Value, o: Any) -> None:
 
 def cast(to: _Writer, y: Value, o: Any) -> None:
     (_, x), *_ = o.operands()
-    if x not in to.laid:
+    if not to.is_readable(x):
         return  # of windows, which their sum reads
     if (to.type(x), to.type(y)) != ("INT8", "INT32"):
         raise Unstated("it is no conversion of i8 to i32")

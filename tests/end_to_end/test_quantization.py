@@ -482,6 +482,24 @@ def test_onnxruntime_gives_the_bits_of_the_program(seed: int) -> None:
         np.testing.assert_array_equal(session.run(None, {"x": x})[0], f(x))
 
 
+@pytest.mark.parametrize("scheme", ["tflite", "tosa", "qdq"])
+def test_constants_and_repeated_results_in_models(scheme: Any) -> None:
+    """A product of rows with a constant, twice, and the argument itself."""
+    text = """func @main(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
+      %c = const dense<[[1.0, -2.0, 3.0], [0.5, 0.25, 0.125]]> : tensor<2x3xf32>
+      %y = theano.elemwise %x, %c {scalar_op = "mul"}
+      %z = theano.elemwise %y, %c {scalar_op = "add"}
+      return %z, %z, %x
+    }"""
+    data = [np.random.default_rng(n).normal(size=(2, 3)).astype(np.float32) for n in range(4)]
+    made = cvm.quantize(cvm.parse(text), data, scheme)
+    back = READERS[scheme](getattr(made, f"to_{FORMATS[scheme]}")())
+    x = np.random.default_rng(9).integers(-128, 128, (2, 3)).astype(np.int8)
+    found, wanted = cvm.compile(back)(x), cvm.compile(made)(x)
+    for y, z in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(y, z)
+
+
 def test_a_network_as_an_onnx_model_of_open_size(network: Path, tmp_path: Path) -> None:
     from cvm.cli import main
 
