@@ -177,7 +177,8 @@ class Rules:
         for v in values:
             if v.known_type.element.tangent is None:
                 message = f"%{v.name} has no derivative: {v.known_type.element} declares no tangent"
-                raise VerifyError([Diagnostic(message, self.span, f"{self.derivative}.rule")])
+                code = f"{self.derivative}.rule"
+                raise VerifyError([Diagnostic(message, self.span, code)])
 
     def _pull(self, operation: Operation, active: Paths, found: Nodes) -> None:
         operands = [v for _, v in operation.operator.operands()]

@@ -34,7 +34,6 @@ from cvm.extending import (
     rewrite,
     rewrite_block,
 )
-from cvm.testing import commands
 
 PACKAGE = __name__.partition(".")[0]
 PROGRAM = """func @main(%x: tensor<4xi32>, %i: tensor<2xi32>) -> (tensor<4xi32>, tensor<2xi32>) {
@@ -52,9 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     Path("p.cvm").write_text(PROGRAM)
     known, placed = dict(REGISTERED), [*PLACED]
-    commands.names.cache_clear()
     yield
-    commands.names.cache_clear()
     REGISTERED.clear()
     REGISTERED.update(known)
     PLACED[:] = placed
