@@ -119,8 +119,8 @@ def matrix_product(loop: ir.For) -> MatrixProduct | None:
         return None
 
     def side(access: Read, *moves: int | None) -> Side | None:
-        """An access whose element moves by so many words with the indices; the first one that is
-        None is the pitch.
+        """An access whose element moves by these numbers of words with the indices; the first one
+        that is None is the pitch.
         """
         indices = (r, v, again, k)
         found = [stride(access.tensor, access.indices, i) for i in indices]

@@ -262,7 +262,7 @@ def _is_sum(index: Expr) -> bool:
 def _factors(program: Formulas, uses: dict[Tensor, list[Use]]) -> set[Tensor]:
     """The tensors that are factors in a sum of products, which may be two formulas.
 
-    What is multiplied by one formula and added along its own last axis by another, is none: it is
+    A tensor that one formula multiplies and another adds along its own last axis is none: it is
     added by lanes where it lies.
     """
     factors: set[Tensor] = set()

@@ -82,8 +82,8 @@ def split_loop(s: ir.For, by: int, names: tuple[str, str], tail: str) -> ir.Bloc
 
 
 def moved_back(s: ir.For, by: int, main: ir.For, last: ir.For) -> ir.Block:
-    """The loops over whole parts, and over a last one that begins earlier, where a loop has so many
-    iterations, which are legal to run twice: nothing that they store is read.
+    """The loops over whole parts, and over a last one that begins earlier, where a loop has `by`
+    iterations or more. These run twice, which is legal: nothing that they store is read.
     """
     stored = {t.tensor: t for t in stores(s.body) if t.tensor not in allocated(s.body)}
     for t in ir.statements(s.body):
