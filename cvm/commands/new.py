@@ -1,5 +1,5 @@
-"""`cvm new dialect NAME`: the skeleton of a package with an operator, a pass and their golden
-tests.
+"""`cvm new dialect NAME`: the skeleton of a package with operators, a type, a pattern, a lowering,
+a pass, typed functions and their golden tests.
 """
 
 import re

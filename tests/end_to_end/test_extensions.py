@@ -104,13 +104,13 @@ def test_the_example_is_the_skeleton(tmp_path: Path) -> None:
         "--load",
         "other_dialect.square_products",
     )
-    assert text == "4 passed\n"
+    assert text == "8 passed\n"
 
 
 @pytest.mark.slow
 def test_by_entry_points(package: Path) -> None:
     """Operators, passes, targets and importers are found without being named."""
-    assert "4 passed" in said(PYTEST, package, 0, None, PYTHONPATH=f"{ROOT}:{package}")
+    assert "8 passed" in said(PYTEST, package, 0, None, PYTHONPATH=f"{ROOT}:{package}")
     listed = run(package, "ops", "my")
     assert listed.startswith("my: Operators of the dialect my.") and "my.squared_distance" in listed
     assert "my.squared_distance" in run(package, "ops") and "C3  shape(a) = shape(b)" in run(
@@ -146,7 +146,7 @@ def test_by_entry_points(package: Path) -> None:
 def test_by_load(package: Path) -> None:
     for file in (package / "my_dialect-0.1.0.dist-info").iterdir():
         file.unlink()
-    assert run(package, "test", "tests", *LOAD) == "4 passed\n"
+    assert run(package, "test", "tests", *LOAD) == "8 passed\n"
     assert "there is no dialect or operator my" in run(package, "ops", "my", status=2)
     assert "--load: nothing_here cannot be imported: ModuleNotFoundError" in run(
         package, "ops", "--load", "nothing_here", status=1
@@ -216,7 +216,7 @@ def test_mistakes_name_operator_file_and_line(
 def test_code_of_another_package_is_not_kept(package: Path) -> None:
     """An operator may compute something else while the program's text stays."""
     file = package / "my_dialect" / "operators.py"
-    assert "4 passed" in run(package, "test", "tests")
+    assert "8 passed" in run(package, "test", "tests")
     file.write_text(file.read_text("utf-8").replace("* ", "+ "), "utf-8")
     assert "cpu: @main" in run(package, "test", "tests", status=1)
 
@@ -250,7 +250,7 @@ def test_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
         None,
     )
     folder = tmp_path / "fresh_dialect"
-    assert "4 passed" in said([python, "-m", "pytest", "-q", "--color=no"], folder, 0, None)
+    assert "8 passed" in said([python, "-m", "pytest", "-q", "--color=no"], folder, 0, None)
     assert "fresh.squared_distance" in said(
         [str(environment / "bin" / "cvm"), "ops", "fresh"], folder, 0, None
     )
