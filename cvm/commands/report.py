@@ -19,7 +19,7 @@ from cvm.dialect.ir.program_printer import print_function
 from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.kernel_ir.kernel_printer import Names, kernel_texts, size_text, tensor_text
 from cvm.dialect.kernel_ir.loops import Kernel
-from cvm.dialect.support.diagnostics import Span
+from cvm.dialect.support.diagnostics import Span, printable
 from cvm.jit.compile import compile_program, find
 from cvm.jit.functions.profile import profile
 from cvm.jit.options import CompileOptions
@@ -28,10 +28,11 @@ from cvm.lowering.formulas.formula_printer import formula_lines
 from cvm.lowering.formulas.overflow_warnings import Analysis
 from cvm.lowering.pipeline import lower_for_gpu, to_formulas, unscheduled
 from cvm.lowering.processor import compiling_for
+from cvm.scheduling import schedule, with_schedule
 from cvm.terminal.arguments import random_arrays
 from cvm.terminal.display import timed
-from cvm.terminal.files import load, page, suffix_of, write
-from cvm.terminal.read_program import bind_sizes, parsed_sizes
+from cvm.terminal.files import load, page, read, suffix_of, write
+from cvm.terminal.read_program import bind_sizes, compiled, parsed_sizes
 
 LONGEST = 20_000  # lines of a stage that are shown
 TICKS = 20  # that are timed, twice: the first few are slow
@@ -46,8 +47,17 @@ Stage = tuple[str, list[Line]]
 
 def report(options: Namespace) -> int:
     suffix_of(options.output, (".html",), "a page, .html")
-    module = load(options.program)
-    if sizes := parsed_sizes(options.size):
+    module: Any = load(options.program)
+    sizes = parsed_sizes(options.size)
+    if options.schedule or isinstance(module, Plan):
+        data = of_schedule(module, options, sizes)
+        title = escape(f"{Path(options.program).name} · {options.schedule or 'as it is'}")
+        steps = read(options.schedule).decode("utf-8", "replace") if options.schedule else ""
+        shown = f"<pre>{escape(printable(steps))}</pre>"
+        html = page("report.html", TITLE=title, DRAWING=shown, ROOFLINE="", DATA=as_data(data))
+        write(options.output, html.encode())
+        return 0
+    if sizes:
         module = bind_sizes(module, sizes)
     f: Any = compile_program(module, options.entry, "cpu", CompileOptions())
     function: Function = f.graph if isinstance(find(module, options.entry), Graph) else f.function
@@ -61,16 +71,44 @@ def report(options: Namespace) -> int:
         for k in data["costs"]["kernel"]["parts"]
     ]
     data["machine"] = {**vars(roof), "ridge": roof.ridge}
-    text, drawn = json.dumps(data).replace("<", "\\u003c"), drawing(module, [function])
+    drawn = drawing(module, [function])
     html = page(
         "report.html",
         TITLE=escape(data["title"]),
         DRAWING=drawn,
         ROOFLINE=svg(roof, points),
-        DATA=text,
+        DATA=as_data(data),
     )
     write(options.output, html.encode())
     return 0
+
+
+def as_data(data: dict[str, Any]) -> str:
+    """JSON that ends no script."""
+    return json.dumps(data).replace("<", "\\u003c")
+
+
+def of_schedule(program: Any, options: Namespace, sizes: dict[str, int]) -> dict[str, Any]:
+    """All that the page shows of kernels: the nests before and after a schedule, and their code."""
+    before = schedule(compiled(program, options.entry, "cpu")).plan
+    after = with_schedule(program, options.entry, options.schedule) if options.schedule else before
+    f = compiled(after, options.entry, "cpu", CompileOptions())
+    lines = {"before": [*of_kernels(before)], "after": [*of_kernels(after, "k")]}
+    for name in ("llvm", "asm"):
+        lines[name] = [*of_code(f.lower(name), f.plan.kernels, "k")]
+    roof = roofline()
+    return {
+        "stages": {name: paned(shown) for name, shown in lines.items()},
+        "strategies": "",
+        "memory": [*buffers(f.plan)],
+        "kernels": [k.name for k in f.plan.kernels],
+        "ranges": [],
+        "costs": {"kernel": as_json(f.cost("kernel", **sizes))},
+        "sizes": sizes,
+        "times": [],
+        "tick": None,
+        "machine": {**vars(roof), "ridge": roof.ridge},
+    }
 
 
 def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:

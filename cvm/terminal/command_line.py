@@ -651,6 +651,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             _PROGRAM,
             _ENTRY,
             _CPU,
+            _SCHEDULE,
             _repeated("--size", "NAME=N", "a size that the program leaves open"),
             _arg("-o --output", "where to write it", required=True, metavar="FILE.html"),
         ],

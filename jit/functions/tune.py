@@ -34,6 +34,7 @@ from ..targets import find_target
 POOL = 4  # schedules that further steps are added to, at most
 CANDIDATES = 12  # of a turn, of which some are measured; one in three by hand
 MEASURED = 4
+IDLE = 20  # turns without a new schedule that end a search, as of a kernel without loops
 STEPS = 4  # that a turn adds to a schedule, at most
 TRIES = 8  # random steps for each that is legal
 CALLS = 5  # of a measurement, within a time
@@ -90,11 +91,13 @@ def search(
     first = Trial((), plan, _seconds(default, arguments), default)
     told(first)
     found, seen = [first], {""}
+    idle = 0  # turns without a candidate
     with contextlib.suppress(KeyboardInterrupt):
-        while time.perf_counter() < until:
+        while time.perf_counter() < until and idle < IDLE:
             pool = sorted(found, key=lambda t: t.seconds)[:POOL]
             made = [*_candidates(rng, [*pool, first], sizes, seen, until)]
             made.sort(key=lambda candidate: candidate[0])
+            idle = 0 if made else idle + 1
             for _, steps, changed in made[:MEASURED]:
                 if time.perf_counter() >= until:
                     break
@@ -214,6 +217,8 @@ def tuned(f: Any, arguments: Sequence[Any], seconds: float, told: Told) -> Trial
         return made
 
     given: Plan | None = getattr(f, "given", None)
+    if not given and f.function.name in f.module.effects:
+        raise CallError(f"@{f.function.name} has effects, which each trial would repeat")
     arrays = [np.asarray(a) for a in arguments]
     with compiling_for(f.compiled_for):
         plan = given or nests(f.module, f.computed)

@@ -120,3 +120,24 @@ def test_wrong_command_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["report", "p.cvm", "--entry", "f", "-o", "r.html"]) == 1
     assert cli.main(["report", "p.cvm", "--size", "K=3", "-o", "r.html"]) == 2
     assert "no argument has a size ?K" in capsys.readouterr().err
+
+
+def test_a_page_of_a_schedule(folder: Path) -> None:
+    Path("k.loops").write_text(
+        "kernel @k(%x: tensor<?N x f32>) -> (%y: tensor<?N x f32>) {"
+        " for %i in 0..?N { %y[%i] = %x[%i] + %x[%i] } }"
+    )
+    Path("k.schedule").write_text("vectorize{loop=i by=8}  // <b>\n")
+    options = ["--schedule", "k.schedule", "--size", "N=64", "-o", "r.html"]
+    assert cli.main(["report", "k.loops", *options]) == 0
+    page = Path("r.html").read_text("utf-8")
+    data = data_of(page)
+    assert [*data["stages"]] == ["before", "after", "llvm", "asm"]
+    before, after = ("\n".join(data["stages"][s]["lines"]) for s in ("before", "after"))
+    assert "vector 8" in after and "vector 8" not in before and "for %i in 0..?N {" in before
+    assert (
+        "vectorize{loop=i by=8}  // &lt;b&gt;" in page
+        and data["costs"]["kernel"]["operations"] == 64
+    )
+    Path("p.schedule").write_text("split{loop=q by=8}\n")
+    assert cli.main(["report", "k.loops", "--schedule", "p.schedule", "-o", "r.html"]) == 1
