@@ -26,7 +26,7 @@ def numpy_method(declared: Declared) -> Declared:
     name = declared.__name__
 
     @wraps(declared)
-    def method(self: Any, *args: Any, **options: Any) -> Any:
+    def method(self: object, *args: Any, **options: Any) -> Any:
         return ARRAY_METHODS[name](self, *args, **options)
 
     return cast(Declared, method)

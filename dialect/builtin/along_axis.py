@@ -59,10 +59,10 @@ class Along(Operator[T]):
         C(2, "axis in [0, rank(x))", lambda o: 0 <= o.axis < len(o.x.array_shape), at="axis"),
     )
 
-    def others(self: Any, shape: Any) -> Any:
+    def others(self, shape: Any) -> Any:
         return (*shape[: self.axis], *shape[self.axis + 1 :])
 
-    def at(self: Any, d: Any, k: Any) -> tuple[Any, ...]:
+    def at(self, d: Any, k: Any) -> tuple[Any, ...]:
         """The indices d of the other axes, with k along the axis."""
         return (*d[: self.axis], k, *d[self.axis :])
 
@@ -79,7 +79,7 @@ class Argsort(Along[T]):
 
     example = "%x {axis = 1, descending = true}", "%x: 2 x ?N x f32", "2 x ?N x i64"
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Argsort[TensorType]") -> TensorType:
         return TensorType(self.x.array_shape, I64)
 
     def reference(self: "Argsort[np.ndarray]") -> np.ndarray:
@@ -110,7 +110,9 @@ class Argsort(Along[T]):
         first = Store(y, self.at(d, k), k), Store(merged, self.at(d, k), k)
         return Alloc(merged), *nested(d, (For(k, first), For(passes, sort)))
 
-    def _merge(self: Any, y: Tensor, merged: Tensor, d: Any, r: Expr, width: Expr) -> Block:
+    def _merge(
+        self: "Argsort[Any]", y: Tensor, merged: Tensor, d: Any, r: Expr, width: Expr
+    ) -> Block:
         """Merges run 2 r with the one after it."""
         n = self.x.shape[self.axis]
         start, middle, end = (Var(name, I64) for name in ("start", "middle", "end"))
@@ -157,7 +159,7 @@ class Extreme(Along[T]):
     )
     symbols = {"n": lambda o: o.x.array_shape[o.axis]}
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Extreme[TensorType]") -> TensorType:
         return TensorType(self.others(self.x.array_shape), I64)
 
     def reference(self: "Extreme[np.ndarray]") -> np.ndarray:
@@ -233,7 +235,7 @@ class Cumulative(Along[T]):
         "2 x ?N x f32",
     )
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Cumulative[TensorType]") -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)
 
     def reference(self: "Cumulative[np.ndarray]") -> np.ndarray:
@@ -265,7 +267,7 @@ class Cumulative(Along[T]):
             d, (Alloc(so_far), Store(so_far, (), identity(function, y.element)), For(k, body))
         )
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Cumulative[Any]", results: Any, cotangents: Any) -> Any:
         if self.scalar_op != "add":
             raise NotImplementedError(f"{self.name} by {self.scalar_op}")
         (g,) = cotangents

@@ -48,12 +48,12 @@ class Calling(Operator[T]):
         return self.arguments
 
     def run(
-        self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+        self, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
     ) -> Sequence[np.ndarray]:
         """The results, of an operator over arrays; `step` evaluates the callee."""
         raise NotImplementedError(self.name)
 
-    def steps(self: Any) -> "Steps":
+    def steps(self) -> "Steps":
         """The loop over the callee that the operator is, of one that is neither expanded nor
         inlined.
         """
@@ -83,6 +83,6 @@ class Call(Calling[T]):
         return self.signature[1]
 
     def run(
-        self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+        self: "Call[Any]", step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
     ) -> Sequence[np.ndarray]:
         return step(self.arguments)

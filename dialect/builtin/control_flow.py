@@ -48,7 +48,7 @@ class Loop(Calling[T]):
     }
 
     @property
-    def carried(self: Any) -> tuple[Any, ...]:
+    def carried(self) -> tuple[Any, ...]:
         return self.arguments[: self.carry]
 
 
@@ -132,21 +132,21 @@ class Scan(Loop[T]):
     """
 
     @property
-    def scanned(self: Any) -> tuple[Any, ...]:
+    def scanned(self) -> tuple[Any, ...]:
         return self.arguments[self.carry : self.carry + self.scan]
 
     @property
-    def count(self: Any) -> Any:
+    def count(self) -> Any:
         return self.trips if self.trips is not None else self.scanned[0].shape[0]
 
     @classmethod
     def implied(cls, operands: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
         return {"carry": operands - attributes.get("scan", 0)}
 
-    def steps(self: Any) -> Steps:
+    def steps(self) -> Steps:
         return Steps(self.carry, self.scan, self.count, self.reverse)
 
-    def passed(self: Any, count: int) -> tuple[Any, ...]:
+    def passed(self, count: int) -> tuple[Any, ...]:
         """The types that the callee takes: slices of the scanned operands."""
         return tuple(
             TensorType(x.shape[1:], x.element)
@@ -155,11 +155,11 @@ class Scan(Loop[T]):
             for n, x in enumerate(self.arguments)
         )
 
-    def infer(self: Any) -> tuple[Type, ...]:
+    def infer(self: "Scan[TensorType]") -> tuple[Type, ...]:
         collected = self.signature[1][self.carry :]
         return (*self.carried, *(TensorType((self.count, *y.shape), y.element) for y in collected))
 
-    def run(self: Any, step: Step) -> tuple[np.ndarray, ...]:
+    def run(self: "Scan[Any]", step: Step) -> tuple[np.ndarray, ...]:
         carried = list(self.carried)
         rows = []
         shared = self.arguments[self.carry + self.scan :]
@@ -225,23 +225,23 @@ class While(Loop[T]):
     """
 
     @property
-    def carried(self: Any) -> tuple[Any, ...]:
+    def carried(self) -> tuple[Any, ...]:
         return self.arguments[1 : 1 + self.carry]
 
     @classmethod
     def implied(cls, operands: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
         return {"carry": operands - 1}
 
-    def steps(self: Any) -> Steps:
+    def steps(self) -> Steps:
         return Steps(self.carry)
 
-    def passed(self: Any, count: int) -> tuple[Any, ...]:
+    def passed(self, count: int) -> tuple[Any, ...]:
         return self.arguments[1:]
 
-    def infer(self: Any) -> tuple[Type, ...]:
+    def infer(self: "While[TensorType]") -> tuple[Type, ...]:
         return self.carried
 
-    def run(self: Any, step: Step) -> tuple[np.ndarray, ...]:
+    def run(self: "While[Any]", step: Step) -> tuple[np.ndarray, ...]:
         go = self.arguments[0]
         carried = self.carried
         while go:

@@ -23,10 +23,10 @@ class Effect(Operator[T]):
         C(0, "an effect stands in a function, not in a graph", lambda _, f: not f.is_graph),
     )
 
-    def constant_folding(self: Any) -> bool:
+    def constant_folding(self) -> bool:
         return False
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Effect[Any]", results: Any, cotangents: Any) -> Any:
         return [*cotangents, *[None] * (len(self.operands()) - len(cotangents))]
 
 
@@ -42,7 +42,7 @@ class Print(Effect[T]):
         "%x: 2xf32",
     )
 
-    def reference(self: Any) -> np.ndarray:
+    def reference(self: "Print[np.ndarray]") -> np.ndarray:
         label = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in self.label)
         text = np.array2string(np.asarray(self.x), separator=", ")
         print(f"{label} = {text}" if label else text, flush=True)
@@ -68,7 +68,7 @@ class Assert(Effect[T]):
         "%x: 2xi1",
     )
 
-    def reference(self: Any) -> np.ndarray:
+    def reference(self: "Assert[np.ndarray]") -> np.ndarray:
         if not np.all(self.x):
             raise Unmet(self.message)
         return self.x

@@ -6,7 +6,7 @@ an error when the program runs; by `mode = "clip"`, each means the element that 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class IotaLike(Operator[T]):
     )
     example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2 x ?N x i64"
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "IotaLike[TensorType]") -> TensorType:
         return TensorType(self.like.array_shape, I64)
 
     def reference(self: "IotaLike[np.ndarray]") -> np.ndarray:
@@ -66,6 +66,12 @@ class Indexing(Operator[T]):
     """The family of operators on the elements of x that indices choose along `axes`: those with
     indices[i][u...] on axes[i].
     """
+
+    if TYPE_CHECKING:  # fields of each of the operators
+        x: T
+        indices: tuple[T, ...]
+        axes: tuple[int, ...]
+        mode: str
 
     symbols = {"n": lambda o: o.x.array_shape}
     constraints = (
@@ -111,25 +117,25 @@ class Indexing(Operator[T]):
         ),
     )
 
-    def chosen_shape(self: Any, shape: Shape, chosen: Shape) -> Shape:
+    def chosen_shape(self: "Indexing[Any]", shape: Shape, chosen: Shape) -> Shape:
         """The result's shape: x's, with the indices' shape in place of the first gathered axis, and
         without the other gathered axes.
         """
         kept = [n for a, n in enumerate(shape) if a not in self.axes]
         return (*kept[: self.axes[0]], *chosen, *kept[self.axes[0] :])
 
-    def parts(self: Any, d: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
+    def parts(self: "Indexing[Any]", d: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
         """Split the result's indices into those of the index arrays, `rank` of them, and others."""
         first = self.axes[0]
         return d[first : first + rank], (*d[:first], *d[first + rank :])
 
-    def with_axes(self: Any, at: Any, kept: Any) -> tuple[Any, ...]:
+    def with_axes(self: "Indexing[Any]", at: Any, kept: Any) -> tuple[Any, ...]:
         """The indices into x: these on the axes, and the others in their order."""
         rest = iter(kept)
         rank = len(self.axes) + len(kept)
         return tuple(at[self.axes.index(a)] if a in self.axes else next(rest) for a in range(rank))
 
-    def numbers(self: Any, u: tuple[int, ...]) -> list[int]:
+    def numbers(self: "Indexing[Any]", u: tuple[int, ...]) -> list[int]:
         """The selected position along each of the axes, for the indices at u."""
         found: list[int] = []
         for i, a in zip(self.indices, self.axes, strict=True):
@@ -140,7 +146,7 @@ class Indexing(Operator[T]):
             found.append(min(max(k, 0), n - 1) if self.mode == "clip" else k % n)
         return found
 
-    def places(self: Any, u: tuple[Expr, ...]) -> list[tuple[Expr, Expr | None]]:
+    def places(self: "Indexing[Any]", u: tuple[Expr, ...]) -> list[tuple[Expr, Expr | None]]:
         """The gathered indices in index notation, clamped into bounds, each with the condition that
         it was in bounds, unless the mode is to clip.
         """
@@ -149,7 +155,7 @@ class Indexing(Operator[T]):
             for i, a in zip(self.indices, self.axes, strict=True)
         ]
 
-    def place(self: Any, k: Expr, n: Dim) -> tuple[Expr, Expr | None]:
+    def place(self: "Indexing[Any]", k: Expr, n: Dim) -> tuple[Expr, Expr | None]:
         if self.mode == "clip":
             return minimum(maximum(k, 0), n - 1), None
         at = select(k < 0, k + n, k)
@@ -172,7 +178,7 @@ class Gather(Indexing[T]):
 
     example = '%x, %rows {axes = [0], mode = "clip"}', "%x: ?N x 4 x f32, %rows: 3xi64", "3x4xf32"
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Gather[TensorType]") -> TensorType:
         return TensorType(
             self.chosen_shape(self.x.array_shape, self.indices[0].array_shape), self.x.element
         )
@@ -197,7 +203,7 @@ class Gather(Indexing[T]):
             value = Check(there, value, OUTSIDE)
         return Element(d, value)
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Gather[Any]", results: Any, cotangents: Any) -> Any:
         """Add each cotangent to the element of x that the forward pass gathered."""
         (g,), zeros = cotangents, self.x.scalar("second", 0.0)
         how = {"axes": self.axes, "mode": self.mode, "scalar_op": "add"}
@@ -253,13 +259,13 @@ class Scatter(Indexing[T]):
         "?N x 4 x f32",
     )
 
-    def fits(self: Any) -> bool:
+    def fits(self: "Scatter[Any]") -> bool:
         return same_shape(
             self.updates.array_shape,
             self.chosen_shape(self.x.array_shape, self.indices[0].array_shape),
         )
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Scatter[TensorType]") -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)
 
     def reference(self: "Scatter[np.ndarray]") -> np.ndarray:
@@ -297,7 +303,7 @@ class Scatter(Indexing[T]):
             *nested(u or axes((1,), "d"), (*places, *nested(kept, (Store(y, at, value),)))),
         )
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Scatter[Any]", results: Any, cotangents: Any) -> Any:
         (y,), (g,), apply = results, cotangents, cotangents[0].builder.apply
         how = {"axes": self.axes, "mode": self.mode}
         here = apply("builtin.gather", g, *self.indices, **how)
@@ -315,7 +321,7 @@ class Scatter(Indexing[T]):
             raise NotImplementedError(f"{self.name} by {self.scalar_op}")
         return [*found, *(None for _ in self.indices)]
 
-    def _of_replaced(self: Any, g: Any, here: Any, how: Any) -> list[Any]:
+    def _of_replaced(self, g: Any, here: Any, how: Any) -> list[Any]:
         """By who came last: the number of each update, written and read back."""
         apply = g.builder.apply
         number = None

@@ -4,7 +4,7 @@ scatter-add.
 
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,17 +35,22 @@ class Padding(Operator[T]):
     on each axis.
     """
 
-    def fill(self: Any) -> Any:
+    if TYPE_CHECKING:  # fields of each of the operators
+        x: T
+        before: tuple[int, ...]
+        after: tuple[int, ...]
+
+    def fill(self: "Padding[Any]") -> Any:
         """A number, an array or an expression that surrounds the elements."""
         return 0
 
-    def sizes(self: Any, shape: Shape) -> Shape:
+    def sizes(self: "Padding[Any]", shape: Shape) -> Shape:
         return tuple(n + b + a for n, b, a in zip(shape, self.before, self.after, strict=True))
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Padding[TensorType]") -> TensorType:
         return TensorType(self.sizes(self.x.array_shape), self.x.element)
 
-    def reference(self: Any) -> np.ndarray:
+    def reference(self: "Padding[np.ndarray]") -> np.ndarray:
         y = np.full(self.sizes(self.x.shape), self.fill(), self.x.dtype)
         sizes = zip(self.x.shape, self.before, y.shape, strict=True)
         met = [(b, max(b, 0), max(min(n + b, m), 0)) for n, b, m in sizes]
@@ -54,7 +59,7 @@ class Padding(Operator[T]):
         ]
         return y
 
-    def element(self: Any, y: Tensor) -> Element:
+    def element(self: "Padding[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         at = tuple(i - b for i, b in zip(d, self.before, strict=True))
         fill = self.fill()
@@ -92,7 +97,7 @@ class Pad(Padding[T]):
     symbols = {"n": lambda o: o.x.array_shape}
     example = "%x {before = [0, 2], after = [0, 1]}", "%x: 2x3xf32", "2x6xf32"
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Pad[Any]", results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         before, after = (tuple(-n for n in e) for e in (self.before, self.after))
         return [g.apply("builtin.pad", before=before, after=after)]
@@ -165,13 +170,13 @@ class Reshape(Reshaping[T]):
             for k, e in zip(self.merge, accumulate(self.merge), strict=True)
         )
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Reshape[TensorType]") -> TensorType:
         return TensorType(self.sizes(self.x.array_shape), self.x.element)
 
     def reference(self: "Reshape[np.ndarray]") -> np.ndarray:
         return self.x.reshape(self.sizes(self.x.shape))
 
-    def simplified(self: Any, definition: Any) -> Any:
+    def simplified(self, definition: Any) -> Any:
         return self.x
 
 
@@ -234,10 +239,10 @@ class Part(Operator[T]):
     symbols = {"M": lambda o: len(o.xs)}
     example = "%x, %a, %b {axis = 0, index = 1}", "%x: 5x2xf32, %a: 3x2xf32, %b: 2x2xf32", "2x2xf32"
 
-    def sizes(self: Any) -> list[Dim]:
+    def sizes(self: "Part[Any]") -> list[Dim]:
         return [getattr(x, "array_shape", x.shape)[self.axis] for x in self.xs]
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Part[TensorType]") -> TensorType:
         n = self.x.array_shape
         return TensorType(
             (*n[: self.axis], self.sizes()[self.index], *n[self.axis + 1 :]), self.x.element
@@ -253,7 +258,7 @@ class Part(Operator[T]):
         start: Dim = sum(self.sizes()[: self.index], 0)
         return Element(d, self.x[*d[: self.axis], d[self.axis] + start, *d[self.axis + 1 :]])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Part[Any]", results: Any, cotangents: Any) -> Any:
         """The cotangent between zeros."""
         (g,) = cotangents
         zeros = partial(
@@ -303,7 +308,7 @@ class AddAt(Operator[T]):
     symbols = {"n": lambda o: o.like.array_shape[o.axis]}
     example = "%x, %rows, %like", "%x: 4x3xf32, %rows: 4xi32, %like: ?N x 3 x f32", "?N x 3 x f32"
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "AddAt[TensorType]") -> TensorType:
         n = self.x.array_shape
         rank = len(self.indices.array_shape)
         return TensorType(
@@ -339,5 +344,5 @@ class AddAt(Operator[T]):
             ),
         )
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "AddAt[Any]", results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply("cvm.take", self.indices, axis=self.axis), None, None]

@@ -43,13 +43,13 @@ class Like(Operator[T]):
 
     transpose: ClassVar[str]  # the operator that is the transpose of this one
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: Like[TensorType]) -> TensorType:
         return TensorType(self.like.array_shape, self.x.element)
 
-    def simplified(self: Any, definition: Any) -> Any:
+    def simplified(self, definition: Any) -> Any:
         return self.x
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Like[Any], results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply(self.transpose, self.x), None]
 
 
@@ -110,7 +110,7 @@ class Apart(Operator[T]):
         C(4, "strides[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
     )
 
-    def along(self: Any, rank: int) -> tuple[int, ...]:
+    def along(self, rank: int) -> tuple[int, ...]:
         return tuple(range(rank)) if self.axes is None else self.axes
 
     def sizes(self, n: Shape, m: Shape) -> Shape:
@@ -118,14 +118,14 @@ class Apart(Operator[T]):
         along = self.along(len(n))
         return tuple(m[j] if j in along else n[j] for j in range(len(n)))
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: Apart[TensorType]) -> TensorType:
         return TensorType(self.sizes(self.x.array_shape, self.like.array_shape), self.x.element)
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Apart[Any], results: Any, cotangents: Any) -> Any:
         (g,), places = cotangents, {"axes": self.axes, "begin": self.begin, "strides": self.strides}
         return [g.apply(self.transpose, self.x, **places), None]
 
-    def places(self: Any, n: Shape, m: Shape) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    def places(self, n: Shape, m: Shape) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Each element u, of n, with the element of m that it meets, where there is one."""
         steps = self.steps(m)
         for u in np.ndindex(n):

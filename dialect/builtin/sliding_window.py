@@ -82,7 +82,7 @@ class Windows(Operator[T]):
             *self.sizes,
         )
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Windows[TensorType]") -> TensorType:
         return TensorType(self.shape(self.x.array_shape), self.x.element)
 
     def reference(self: "Windows[np.ndarray]") -> np.ndarray:
@@ -111,7 +111,7 @@ class Windows(Operator[T]):
             at, when(both(*conditions), self.x[tuple(read)], constant(self.fill, y.element))
         )
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Windows[Any]", results: Any, cotangents: Any) -> Any:
         """The sum of what each place of a window has, moved back to where it was read."""
         (g,), apply, rank = cotangents, cotangents[0].builder.apply, self.x.rank
         before, after = ([0] * rank for _ in range(2))

@@ -118,7 +118,7 @@ class TreeEnsemble(Operator[T]):
         "?N x 2 x f32",
     )
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "TreeEnsemble[TensorType]") -> TensorType:
         return TensorType((self.x.shape[0], self.columns), self.values.element)
 
     def reference(self: "TreeEnsemble[np.ndarray]") -> np.ndarray:
@@ -166,13 +166,13 @@ class TreeEnsemble(Operator[T]):
             rest = (For(t, self.walk(y, [n], [t]), as_index(done)),)
         return (For(n, (*self.zero(y, n), group, *rest)),)
 
-    def zero(self: Any, y: Tensor, row: Expr) -> Block:
+    def zero(self, y: Tensor, row: Expr) -> Block:
         """Begin the reductions of a row."""
         c = Index("c", self.columns)
         start = identity(combined(self.scalar_op, y.element), y.element)
         return (For(c, (Store(y, (row, c), start),)),)
 
-    def walk(self: Any, y: Tensor, rows: list[Expr], trees: list[Expr]) -> Block:
+    def walk(self: "TreeEnsemble[Any]", y: Tensor, rows: list[Expr], trees: list[Expr]) -> Block:
         """Some trees over a row, or a tree over some rows, side by side until each is at a leaf;
         then their values are added in their order.
         """

@@ -42,10 +42,10 @@ class View(Operator[T]):
         at = axes(y.shape)
         return Element(at, self.x[at])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "View[Any]", results: Any, cotangents: Any) -> Any:
         return cotangents
 
-    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+    def pushforward(self: "View[Any]", results: Any, tangents: Any) -> Any:
         return tangents
 
 
@@ -74,7 +74,7 @@ class Bitcast(Operator[T]):
     )
     example = "%x {dtype = i32}", "%x: ?N x f32", "?N x i32"
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Bitcast[TensorType]") -> TensorType:
         return TensorType(self.x.array_shape, self.dtype)
 
     def reference(self: "Bitcast[np.ndarray]") -> np.ndarray:

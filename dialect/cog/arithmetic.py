@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ..spec.operator import T, declare, operator
 from ..types.tensor_types import C64, F32, FieldType
 from . import cog_operator as cog
 from .cog_operator import CogOperator, pair, parts
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +45,14 @@ class Binary(CogOperator[T]):
     def element(self: "Binary[Tensor]", y: Tensor) -> Element:
         return cog.pointwise(self, y, self.combine_complex if y.element is C64 else self.combine)
 
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+    def combine(self, a: Expr, b: Expr) -> Expr:
         return apply(self.scalar, a, b)
 
-    def combine_complex(self: Any, a: Expr, b: Expr) -> Expr:
+    def combine_complex(self, a: Expr, b: Expr) -> Expr:
         """The operation where one operand is complex."""
         return apply(self.scalar, cast(a, C64), cast(b, C64))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Binary[Node]", results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
         gradients = self.gradient(g, self.spread("a", y), self.spread("b", y), y)
         return [
@@ -73,7 +76,7 @@ class Comparison(RealBinary[T]):
     ne, 1.0).
     """
 
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+    def combine(self, a: Expr, b: Expr) -> Expr:
         return cast(apply(self.scalar, a, b), F32)
 
 
@@ -220,10 +223,10 @@ class Unary(CogOperator[T]):
         grid, tensor = cog.result_axes(y, self.grid("x"))
         return Element((*grid, *tensor), self.combine(cog.read(self, "x", grid, tensor)))
 
-    def combine(self: Any, x: Expr) -> Expr:
+    def combine(self, x: Expr) -> Expr:
         raise NotImplementedError
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Unary[Node]", results: Any, cotangents: Any) -> Any:
         return cotangents[0].gradient_of(self.derivative, [self.x], results[0])
 
 
@@ -245,7 +248,7 @@ class Reciprocal(Unary[T]):
     derivative = "inv"
     example = "%x", "%x: !cog.field<[3], f32>"
 
-    def combine(self: Any, x: Expr) -> Expr:
+    def combine(self, x: Expr) -> Expr:
         if x.type is F32:
             return 1 / x
         re, im = parts(x)

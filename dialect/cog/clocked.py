@@ -4,7 +4,7 @@ every tick.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,15 +78,18 @@ class Clocked(CogOperator[T]):
     program.
     """
 
+    if TYPE_CHECKING:  # fields of each of the operators
+        type: Type
+
     label: Any
 
     placement = (IN_GRAPH, LABEL)
     labelled = True
 
-    def infer(self: Any) -> Type | tuple[()]:
+    def infer(self: "Clocked[Any]") -> Type | tuple[()]:
         return self.type if self.results else ()
 
-    def element(self, y: Any) -> Any:
+    def element(self: "Clocked[Any]", y: Any) -> Any:
         raise NotImplementedError("a clocked operation is state, not a formula")
 
 

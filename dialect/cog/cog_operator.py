@@ -2,8 +2,8 @@
 operand indices.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,16 @@ class CogOperator(Operator[T]):
     through `field`.
     """
 
-    def field(self: Any, node: Any, shape: tuple[Any, ...], name: str = "x") -> Any:
+    if TYPE_CHECKING:
+
+        @property
+        def types(self) -> Mapping[str, FieldType]: ...
+
+    def field(self: "CogOperator[Any]", node: Any, shape: tuple[Any, ...], name: str = "x") -> Any:
         """An array as a field of this shape, of an operand's tensors."""
         return node.builder.of_type(node, FieldType(shape, self.types[name].tensor))
 
-    def spread(self: Any, name: str, y: Any) -> Any:
+    def spread(self: "CogOperator[Any]", name: str, y: Any) -> Any:
         """An operand of a pointwise operator with dimensions of size 1 where the result has more
         axes.
         """
@@ -35,7 +40,7 @@ class CogOperator(Operator[T]):
             [*points, *(range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor)]
         )
 
-    def gathered(self: Any, name: str, d: Any) -> Any:
+    def gathered(self: "CogOperator[Any]", name: str, d: Any) -> Any:
         """The cotangent of a pointwise operator's operand: summed over the axes it lacks."""
         own = self.types[name]
         grid = max(t.rank for t in self.types.values())

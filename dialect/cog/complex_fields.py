@@ -34,7 +34,7 @@ class Complex(RealBinary[T]):
 class Part(Unary[T]):
     """A real number for each element."""
 
-    def infer(self: Any) -> FieldType:
+    def infer(self: "Part[Any]") -> FieldType:
         return self.x.with_element(F32)
 
 
@@ -71,7 +71,7 @@ class Abs(Part[T]):
         np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x)
     )
 
-    def combine(self: Any, x: Expr) -> Expr:
+    def combine(self, x: Expr) -> Expr:
         if x.type is F32:
             return apply("abs", x)
         re, im = parts(x)
@@ -91,7 +91,7 @@ class Phase(Part[T]):
     derivative = "angle"
     numpy = _angle
 
-    def combine(self: Any, x: Expr) -> Expr:
+    def combine(self, x: Expr) -> Expr:
         if x.type is F32:
             return select(x < 0, constant(np.pi, F32), select(x >= 0, constant(0, F32), x))
         re, im = parts(x)

@@ -1,7 +1,7 @@
 """Sums over the elements of each tensor; sums and extremes over the points of a field."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from ..kernel_ir.scalar_references import largest, smallest
 from ..spec.operator import C, T, declare, operator
 from ..types.tensor_types import C64, FieldType, TensorType
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 VECTORS = "%x", "%x: !cog.field<[4, 5], tensor<3xf32>>"  # an example's operand
 
@@ -46,7 +49,7 @@ class ReduceSum(CogOperator[T]):
         over = axes(self.x.shape[y.rank :], "t")
         return Element(grid, _reduction("add", over, self.x[(*grid, *over)]))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "ReduceSum[Node]", results: Any, cotangents: Any) -> Any:
         return [cotangents[0].with_ones(range(self.types["x"].rank, self.x.rank)).like(self.x)]
 
 
@@ -74,7 +77,7 @@ class FieldReduce(CogOperator[T]):
         over = axes(self.x.shape[: self.grid("x")], "p")
         return Element(at, _reduction(self.function, over, self.x[(*over, *at)]))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "FieldReduce[Node]", results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
         over = range(self.types["x"].rank)
         g = g.with_ones(over)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ..spec.reshape_indexing import Reshaping
 from ..types.sizes import Dim, product, same_size
 from ..types.tensor_types import FieldType
 from .cog_operator import CogOperator, fields, real, result_axes, scalar_field
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 GRID = "%x: !cog.field<[4, 5], f32>"  # the operand of examples
 
@@ -53,7 +56,7 @@ class Outer(CogOperator[T]):
         at, _ = result_axes(y, y.rank)
         return ex.Element(at, self.a[at[: self.a.rank]] * self.b[at[self.a.rank :]])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Outer[Node], results: Any, cotangents: Any) -> Any:
         (g,), a, b = cotangents, self.a.rank, self.b.rank
         spread_a = self.a.dimshuffle([*range(a), *["x"] * b])
         spread_b = self.b.dimshuffle([*["x"] * a, *range(b)])
@@ -88,7 +91,7 @@ class Slice(CogOperator[T]):
         at, _ = result_axes(y, y.rank)
         return ex.Element(at, self.x[(ex.as_index(self.index), *at)])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Slice[Node], results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         return [
             g.with_ones((0,)).apply(
@@ -139,7 +142,7 @@ class Subfield(CogOperator[T]):
         moved = tuple(i + b for i, b in zip(grid, self.begin, strict=True))
         return ex.Element((*grid, *tensor), self.x[(*moved, *tensor)])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Subfield[Node], results: Any, cotangents: Any) -> Any:
         (g,), grid = cotangents, len(self.begin)
         return [
             g.apply(
@@ -248,7 +251,7 @@ class Expand(CogOperator[T]):
         )
         return ex.Element((*grid, *tensor), self.x[(*shown, *tensor)])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Expand[Node], results: Any, cotangents: Any) -> Any:
         """Every point of x gets the sum of the cotangents of the points that show it."""
         (g,), shape = cotangents, self.types["x"].shape
         if self.border == "zero":
@@ -278,7 +281,7 @@ class Moving(CogOperator[T]):
     )
     example = "%x {amount = [1, -1]}", GRID
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Moving[Node], results: Any, cotangents: Any) -> Any:
         (g,), shape = cotangents, self.types["x"].shape
         return [self.field(g, shape).apply(self.name, amount=tuple(-a for a in self.amount))]
 
@@ -379,7 +382,7 @@ class Stack(CogOperator[T]):
         at, _ = result_axes(y, y.rank)
         return ex.Element(at, chosen(at[0], [x[at[1:]] for x in self.xs]))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Stack[Node], results: Any, cotangents: Any) -> Any:
         (g,), own = cotangents, self.types["xs[0]"]
         whole = self.field(g, (len(self.xs), *own.shape), "xs[0]")
         return [whole.apply("cog.slice", index=k) for k in range(len(self.xs))]

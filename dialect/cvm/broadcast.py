@@ -3,7 +3,7 @@ of each.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ..spec.operator import C, T, declare, operator
 from ..types.sizes import Dim, certainly
 from ..types.tensor_types import I32, TensorType
 from .cvm_operator import Binary, greatest, i32, numbers
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 
 def misfit(o: Any) -> tuple[int, Dim, Dim]:
@@ -57,7 +60,7 @@ class Broadcast(Binary[T]):
         d = axes(y.shape)
         return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Broadcast[Node]", results: Any, cotangents: Any) -> Any:
         (y,), (g,), given = results, cotangents, (self.a, self.b)
         gradients = g.gradient_of(self.derivative, [o.stretched(y) for o in given], y)
         return [None if d is None else d.gathered(o) for d, o in zip(gradients, given, strict=True)]
@@ -74,13 +77,13 @@ class BroadcastDiv(Broadcast[T]):
     derivative = "true_div"
     example = "%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"
 
-    def exact(self: Any, a: np.ndarray, b: np.ndarray) -> Any:
+    def exact(self: "BroadcastDiv[np.ndarray]", a: np.ndarray, b: np.ndarray) -> Any:
         if a.dtype.kind == "f":
             return a / b
         magnitude = np.abs(a) // np.maximum(np.abs(b), 1)
         return np.sign(a) * np.sign(b) * magnitude  # the sign of b is 0 where b is
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         if a.type is not I32:
             return a / b
         quotient = a / select(b.eq(0) | b.eq(-1), 1, b)  # neither by zero nor beyond the type

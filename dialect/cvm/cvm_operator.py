@@ -6,7 +6,7 @@ networks can be trained; operators that only move elements take all types.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ..kernel_ir.expressions import Element, Expr, Tensor, apply, axes
 from ..kernel_ir.scalar_functions import SCALARS
 from ..spec.operator import C, Operator, T
 from ..types.tensor_types import F32, F64, I32, ElementType
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
@@ -80,11 +83,11 @@ class Pointwise(CvmOperator[T]):
     scalar: ClassVar[str]  # the scalar function that the operator is, if it is one
     derivative: ClassVar[str] = ""  # the scalar operation of Theano that has the same one
 
-    def exact(self: Any, *operands: Any, **_: Any) -> Any:
+    def exact(self: "Pointwise[np.ndarray]", *operands: Any, **_: Any) -> Any:
         """The operation on arrays whose type holds its results exactly."""
         return SCALARS[self.scalar].numpy(*operands)
 
-    def formula(self: Any, *elements: Any, **_: Any) -> Expr:
+    def formula(self, *elements: Any, **_: Any) -> Expr:
         """The operation on elements."""
         return apply(self.scalar, *elements)
 
@@ -96,7 +99,7 @@ class Pointwise(CvmOperator[T]):
         at = axes(y.shape)
         return Element(at, self.formula(*(t[at] for _, t in self.operands())))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Pointwise[Node]", results: Any, cotangents: Any) -> Any:
         return cotangents[0].gradient_of(
             self.derivative, [o for _, o in self.operands()], results[0]
         )

@@ -1,7 +1,6 @@
 """The formalization's elementwise operators."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ class CvmPrecision(Elementwise[T]):
             self.x.shape
         )
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         return maximum(32 - apply("clz", apply("abs", x)), 1)
 
 
@@ -74,7 +73,7 @@ class Clip(Elementwise[T]):
     def reference(self: "Clip[np.ndarray]") -> np.ndarray:
         return modulo_2_32(np.clip(self.x.astype(np.int64), self.a_min, self.a_max))
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         return clipped(x, self.a_min, self.a_max)
 
 
@@ -119,10 +118,10 @@ class CvmClip(ToPrecision[T]):
     constraints = (i32("x"), PRECISION)
     example = "%x {precision = 8}", "%x: 2x3xi32", "2x3xi32"
 
-    def exact(self: Any, x: np.ndarray) -> np.ndarray:
+    def exact(self: "CvmClip[np.ndarray]", x: np.ndarray) -> np.ndarray:
         return x
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         return self.clipped(x)
 
 
@@ -140,10 +139,10 @@ class CvmRightShift(ToPrecision[T]):
     constraints = (i32("x"), PRECISION, SHIFT_BIT)
     example = "%x {precision = 8, shift_bit = 4}", "%x: 2x3xi32", "2x3xi32"
 
-    def exact(self: Any, x: np.ndarray) -> np.ndarray:
+    def exact(self: "CvmRightShift[np.ndarray]", x: np.ndarray) -> np.ndarray:
         return (x // 2 ** (self.shift_bit - 1) + 1) // 2
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         # ⌊(h + 1) / 2⌋ = ⌊h / 2⌋ + (h mod 2), which stays within i32; shifts beyond 31 leave the
         # sign, as 31 does
         return self.clipped((x >> min(self.shift_bit, 31)) + ((x >> (self.shift_bit - 1)) & 1))
@@ -161,10 +160,10 @@ class CvmLeftShift(ToPrecision[T]):
     constraints = (i32("x"), PRECISION, SHIFT_BIT)
     example = "%x {precision = 16, shift_bit = 4}", "%x: 2x3xi32", "2x3xi32"
 
-    def exact(self: Any, x: np.ndarray) -> np.ndarray:
+    def exact(self: "CvmLeftShift[np.ndarray]", x: np.ndarray) -> np.ndarray:
         return x * 2**self.shift_bit
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         return cast(self.clipped(cast(x, I64) << self.shift_bit), I32)
 
 

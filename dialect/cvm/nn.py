@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import gt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from ..spec.operator import C, T, operator
 from ..types.sizes import Dim
 from ..types.tensor_types import BY_DTYPE, I32, TensorType
 from . import cvm_operator as cvm
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 
 def named(**names: str) -> dict[str, Any]:
@@ -84,12 +87,12 @@ class Conv2d(cvm.CvmOperator[T]):
         "1x4x4x4xi32",
     )
 
-    def slack(self: Any, axis: int) -> Dim:
+    def slack(self: Conv2d[Any], axis: int) -> Dim:
         """The largest offset of the dilated kernel in the padded input."""
         extent = self.dilation[axis] * (self.w.shape[2 + axis] - 1) + 1
         return self.x.shape[2 + axis] + 2 * self.padding[axis] - extent
 
-    def windows(self: Any) -> tuple[Dim, Dim]:
+    def windows(self) -> tuple[Dim, Dim]:
         return self.slack(0) // self.stride[0] + 1, self.slack(1) // self.stride[1] + 1
 
     def infer(self: Conv2d[TensorType]) -> TensorType:
@@ -117,12 +120,12 @@ class Conv2d(cvm.CvmOperator[T]):
         dot = total((ic, ki, kj), when(both(rows, columns), product, constant(0, product.type)))
         return Element((n, oc, p, q), dot if self.b is None else dot + self.b[oc])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Conv2d[Node], results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         gradients = [self._of_x(g), self._of_w(g)]
         return gradients if self.b is None else [*gradients, g.sum((0, 2, 3), dtype=g.element)]
 
-    def _of_x(self: Any, g: Any) -> Any:
+    def _of_x(self, g: Any) -> Any:
         """A convolution of the cotangent, moved apart by the stride, with the kernels turned
         round.
         """
@@ -144,7 +147,7 @@ class Conv2d(cvm.CvmOperator[T]):
         )
         return apply("cvm.conv2d", apart, turned, dilation=self.dilation, groups=groups)
 
-    def _reaching_back(self: Any, apart: Any) -> Any:
+    def _reaching_back(self: Conv2d[Any], apart: Any) -> Any:
         """With zeros before it as far as a kernel reaches, and without the padding."""
         (ph, pw), apply = self.padding, apart.builder.apply
         reach = [d * (k - 1) for d, k in zip(self.dilation, self.w.shape[2:], strict=True)]
@@ -166,7 +169,7 @@ class Conv2d(cvm.CvmOperator[T]):
             after=(0, 0, -ph, -pw),
         )
 
-    def _of_w(self: Any, g: Any) -> Any:
+    def _of_w(self, g: Any) -> Any:
         """A convolution of x with the cotangent as its kernels, stride and dilation changing
         places.
         """
@@ -228,7 +231,7 @@ class Dense(cvm.CvmOperator[T]):
         dot = total(k, self.x[i, k] * self.w[j, k])
         return Element((i, j), dot if self.b is None else dot + self.b[j])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Dense[Node], results: Any, cotangents: Any) -> Any:
         (g,), apply = cotangents, cotangents[0].builder.apply
         of_x = apply("cvm.dense", g, apply("cvm.transpose", self.w))
         of_w = apply("cvm.dense", apply("cvm.transpose", g), apply("cvm.transpose", self.x))
@@ -247,10 +250,10 @@ class Relu(cvm.Elementwise[T]):
     def reference(self: Relu[np.ndarray]) -> np.ndarray:
         return np.where(self.x <= 0, np.zeros_like(self.x), self.x)
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         return maximum(x, 0) if x.type is I32 else select(x <= 0, constant(0, x.type), x)
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Relu[Node], results: Any, cotangents: Any) -> Any:
         return [self.x.scalar("gt", 0).scalar("switch", cotangents[0], 0)]
 
 
@@ -298,11 +301,11 @@ class MaxPool2d(cvm.CvmOperator[T]):
         """PH and PW."""
         return (self.padding, self.padding) if isinstance(self.padding, int) else self.padding
 
-    def slack(self: Any, axis: int) -> Dim:
+    def slack(self: MaxPool2d[Any], axis: int) -> Dim:
         """The largest offset of the window in the padded input."""
         return self.x.shape[2 + axis] + 2 * self.pads[axis] - self.pool_size[axis]
 
-    def count(self: Any, axis: int) -> Dim:
+    def count(self, axis: int) -> Dim:
         """The number of windows along an axis."""
         stride = self.strides[axis]
         return (self.slack(axis) + (stride - 1 if self.ceil_mode else 0)) // stride + 1
@@ -335,7 +338,7 @@ class MaxPool2d(cvm.CvmOperator[T]):
         )
         return Element((n, i, p, q), reduce(cvm.greatest(y.element), (k, m), padded))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: MaxPool2d[Node], results: Any, cotangents: Any) -> Any:
         """To every element that is the largest one of a window, as Theano's; a place of the window
         after the other.
         """
@@ -383,7 +386,7 @@ class Upsampling(cvm.CvmOperator[T]):
         n, i, h, w = indices("n i h w", y.shape)
         return Element((n, i, h, w), self.x[n, i, h // self.scale, w // self.scale])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: Upsampling[Node], results: Any, cotangents: Any) -> Any:
         (g,), s = cotangents, self.scale
         return [
             g.apply("builtin.reshape", split=((-1,), (-1,), (-1, s), (-1, s))).sum(

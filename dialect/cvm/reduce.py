@@ -4,7 +4,7 @@ each.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ..spec.broadcasting import all_of
 from ..spec.operator import C, T, operator
 from ..types.tensor_types import TensorType
 from .cvm_operator import CvmOperator, exactly, greatest, numbers, rounded
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +69,11 @@ class Reduction(CvmOperator[T]):
         ),
     )
 
-    def listed(self: Any) -> set[int]:
+    def listed(self: "Reduction[Any]") -> set[int]:
         """T."""
         return {i % len(self.x.shape) for i in self.axes}
 
-    def reduced(self: Any) -> tuple[int, ...]:
+    def reduced(self: "Reduction[Any]") -> tuple[int, ...]:
         """R in order; without axes it is all of U, excluded or not."""
         every = range(len(self.x.shape))
         return (
@@ -79,7 +82,7 @@ class Reduction(CvmOperator[T]):
             else tuple(every)
         )
 
-    def is_identity(self: Any) -> bool:
+    def is_identity(self: "Reduction[Any]") -> bool:
         return self.exclude and len(self.axes) == len(self.x.shape)
 
     def infer(self: "Reduction[TensorType]") -> TensorType:
@@ -109,11 +112,11 @@ class Reduction(CvmOperator[T]):
         at = tuple(over[j] if j in over else next(kept) for j in range(self.x.rank))
         return Element(d, reduce(self.reduction(), tuple(over.values()), self.x[at]))
 
-    def reduction(self: Any) -> str:
+    def reduction(self) -> str:
         """f as a reduction by a scalar function."""
         return self.scalar
 
-    def spread(self: Any, y: Any) -> Any:
+    def spread(self: "Reduction[Any]", y: Any) -> Any:
         """A result, or its cotangent, with a dimension of size 1 for each that was reduced."""
         if self.is_identity() or self.keepdims:
             return y
@@ -129,7 +132,7 @@ class Sum(Reduction[T]):
     exact = staticmethod(np.sum)
     example = "%x {axes = [1]}", "%x: 2x3xi32", "2xi32"
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Sum[Node]", results: Any, cotangents: Any) -> Any:
         return [self.spread(cotangents[0]).like(self.x)]
 
 
@@ -152,10 +155,10 @@ class Max(Reduction[T]):
     )
     example = "%x {axes = [-1], keepdims = true}", "%x: 2x3xi32", "2x1xi32"
 
-    def reduction(self: Any) -> str:
+    def reduction(self: "Max[Any]") -> str:
         return greatest(self.x.element)
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Max[Node]", results: Any, cotangents: Any) -> Any:
         """To every element that is the largest one, as Theano's."""
         y, g = self.spread(results[0]), self.spread(cotangents[0])
         return [self.x.scalar("eq", y).scalar("switch", g, 0)]

@@ -2,7 +2,7 @@
 another tensor's.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ..types.sizes import Dim, Shape, bounded, larger, smaller
 from ..types.tensor_types import TensorType
 from .cvm_operator import CvmOperator, one_element_type
 from .transpose_tile_concatenate import from_start
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 
 @operator
@@ -78,7 +81,7 @@ class Slice(CvmOperator[T]):
             self.x[*(i * s + b for i, (b, _, s) in zip(d, self.ranges(self.x.shape), strict=True))],
         )
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Slice[Node]", results: Any, cotangents: Any) -> Any:
         return [
             cotangents[0].apply(
                 "builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides
@@ -183,7 +186,7 @@ class SliceLike(CvmOperator[T]):
         d = axes(y.shape)
         return Element(d, self.x[d])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "SliceLike[Node]", results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply("builtin.strided_scatter_like", self.x), None]
 
     def sliced_axes(self, rank: int) -> tuple[int, ...]:

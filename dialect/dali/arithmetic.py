@@ -34,7 +34,7 @@ class Pos(Unary[T], kind="sign", symbol="+"):
     constraints = (supported(("x",), (*SUPPORTED, F16)),)
     exact = staticmethod(np.asarray)
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         return x
 
 
@@ -48,7 +48,7 @@ class Abs(Unary[T], kind="sign"):
     def exact(x: np.ndarray) -> np.ndarray:
         return np.where(x < 0, np.negative(x), x)
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         if x.type.kind == "uint":
             return x
         return select(x < 0, -x, x) if x.type.kind == "float" else apply("abs", x)
@@ -61,7 +61,7 @@ class Mul(Binary[T], kind="product", symbol="*"):
     derivative = "mul"
     exact = staticmethod(np.multiply)
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         return apply("and" if a.type.kind == "bool" else "mul", a, b)
 
 
@@ -78,7 +78,7 @@ class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.divide(a, b) if a.dtype.kind == "f" else np.floor_divide(a - _remainder(a, b), b)
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         return a / b if a.type.kind == "float" else divide_integers("div", a, b)
 
 
@@ -102,7 +102,7 @@ class Mod(Binary[T], kind="arithmetic", symbol="%"):
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.fmod(a, b) if a.dtype.kind == "f" else _remainder(a, b)
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         return apply("rem", a, b) if a.type.kind == "float" else divide_integers("rem", a, b)
 
 
@@ -125,7 +125,7 @@ class Power(Binary[T]):
         power = np.frompyfunc(lambda x, n: pow(int(x), int(n), modulus) if n >= 0 else 0, 2, 1)
         return np.asarray(power(a, b), object).astype(np.uint64).astype(a.dtype)
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         return apply("pow", a, b) if a.type.kind == "float" else integer_power(a, b)
 
 
@@ -158,7 +158,7 @@ class Clamp(Pointwise[T], kind="arithmetic"):
         raised = np.where(x < low, low, x)
         return np.where(raised > high, high, raised)
 
-    def formula(self: Any, x: Expr, low: Expr, high: Expr) -> Expr:
+    def formula(self, x: Expr, low: Expr, high: Expr) -> Expr:
         return minimum(
             high, maximum(low, x)
         )  # each gives its second operand where the comparison does not hold
@@ -197,7 +197,7 @@ class Shl(Shift[T], kind="bitwise", symbol="<<"):
             else np.left_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
         )
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         return a if a.type.kind == "bool" else a << _count(b)
 
 
@@ -213,7 +213,7 @@ class Shr(Shift[T], kind="bitwise", symbol=">>"):
             else np.right_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
         )
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         return a & ~b if a.type.kind == "bool" else a >> _count(b)
 
 

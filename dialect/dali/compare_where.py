@@ -5,7 +5,7 @@ float in the float's type.
 import operator as python
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ..types.cast_arrays import converted
 from ..types.tensor_types import BY_DTYPE
 from .pointwise import Binary, Pointwise
 from .promotion import promote
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +37,7 @@ class Comparison(Binary[T]):
     def prepared(self, elements: Any, operands: Any, convert: Any) -> list[Any]:
         return list(operands)
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+    def formula(self, a: Expr, b: Expr) -> Expr:
         return compare(self.scalar, a, b, promote(a.type, b.type))
 
 
@@ -72,7 +75,7 @@ class Where(Pointwise[T], kind="choice"):
         result = self.rule.result(*elements)
         return [condition, convert(a, result), convert(b, result)]
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Where[Node]", results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         chosen = g.switched(self.condition.stretched(g))
         return [None, *(d.gathered(o) for d, o in zip(chosen, (self.a, self.b), strict=True))]

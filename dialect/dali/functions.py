@@ -96,5 +96,5 @@ class Rsqrt(Unary[T], kind="function"):
     def gradient(self, g: Any, operands: Any, y: Any) -> Any:
         return (g * y * y * y * -0.5,)
 
-    def formula(self: Any, x: Expr) -> Expr:
+    def formula(self, x: Expr) -> Expr:
         return 1.0 / apply("sqrt", x)

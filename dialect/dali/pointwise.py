@@ -5,7 +5,7 @@ with DALI's limit.
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, groupby
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ..types.cast_arrays import converted
 from ..types.sizes import Shape
 from ..types.tensor_types import BY_DTYPE, ElementType, TensorType
 from .promotion import RULES, SUPPORTED, Rule
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 MOST_GROUPS = 6
 
@@ -58,7 +61,7 @@ class Pointwise(Operator[T]):
         """The type in which the operator computes, of its operands' types."""
         return self.rule.result(*elements)
 
-    def formula(self: Any, *operands: Any, **_: Any) -> Expr:
+    def formula(self, *operands: Any, **_: Any) -> Expr:
         """f, of elements of the operands in the working type."""
         return apply(self.scalar, *operands)
 
@@ -82,7 +85,7 @@ class Pointwise(Operator[T]):
         )
         return Element(at, cast(self.formula(*operands), y.element))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Pointwise[Node]", results: Any, cotangents: Any) -> Any:
         """By `gradient`, of the operands in the result's type."""
         (y,), (g,) = results, cotangents
         given = [o for _, o in self.operands()]
@@ -97,7 +100,7 @@ class Pointwise(Operator[T]):
             raise NotImplementedError(self.name)
         return g.gradient_of(self.derivative, operands, y)
 
-    def constant_folding(self: Any) -> bool:
+    def constant_folding(self) -> bool:
         rounded = (
             not self.scalar or not SCALARS[self.scalar].ulps
         )  # what is not, only the compiled code computes

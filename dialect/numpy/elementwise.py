@@ -64,7 +64,7 @@ class Elementwise(Broadcasting[T]):
     example = '%z = %x, %y {ufunc = "floor_divide"}', "%x: 2x3xi64, %y: 3xi8", "2x3xi64"
 
     @property
-    def op(self: Any) -> Ufunc:
+    def op(self) -> Ufunc:
         return UFUNCS[self.ufunc] if self.dtype is None else TO_ELEMENT[self.ufunc](self.dtype)
 
     def infer(self: "Elementwise[TensorType]") -> TensorType:
@@ -87,12 +87,13 @@ class Elementwise(Broadcasting[T]):
         except ValueError:
             raise Unmet(NEGATIVE_POWER) from None
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Elementwise[Any]", results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
         if self.dtype is not None:
             return [g.cast(self.xs[0].element)]
         if self.op.gradient is None:
             raise NotImplementedError(f"numpy.elementwise of {self.ufunc}")
         types = self.op.loop(tuple(x.element for x in self.xs))
+        assert types is not None, "the constraints found a loop"
         inner = [x.cast(t) for x, t in zip(self.xs, types, strict=False)]
         return self.summed(SCALAR_OPS[self.op.gradient].pulled(g, inner, y))

@@ -7,7 +7,7 @@ Each gives accumulators; `quant.requantize` makes quantized numbers of these.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,33 +41,44 @@ LAYOUTS = {
 class Contraction(QuantOperator[T]):
     """Common parts: the accumulator's type, the bias, and factors less their zero points."""
 
+    if TYPE_CHECKING:  # fields of each of the operators
+        acc_dtype: ElementType | None
+
     first = "x"  # the factor whose width decides on the accumulator's
     bias: Any = None
 
     @property
-    def acc(self: Any) -> ElementType:
+    def acc(self: Contraction[Any]) -> ElementType:
         """The accumulators' type: `acc_dtype`, or i64 for factors of 16 bits and i32 for others."""
         return self.acc_dtype or (I64 if element_of(getattr(self, self.first)).bits == 16 else I32)
 
-    def bias_fits(self: Any, channels: Dim) -> bool:
+    def bias_fits(self: Contraction[Any], channels: Dim) -> bool:
         b = self.bias
         return b is None or (b.element is self.acc and b.rank == 1 and b.shape[0] == channels)
 
     def difference(
-        self: Any, x: Tensor, at: tuple[Expr, ...], zero_point: Tensor, place: Expr | None = None
+        self: Contraction[Any],
+        x: Tensor,
+        at: tuple[Expr, ...],
+        zero_point: Tensor,
+        place: Expr | None = None,
     ) -> Expr:
         """An element less its zero point, in the accumulator's type."""
         zero = zero_point[() if place is None or not zero_point.rank else place]
         return cast(x[at], self.acc) - cast(zero, self.acc)
 
     def sums(
-        self: Any, over: Any, product: Expr, channel: Expr | None = None, there: Expr | bool = True
+        self: Contraction[Any],
+        over: Any,
+        product: Expr,
+        channel: Expr | None = None,
+        there: Expr | bool = True,
     ) -> Expr:
         """The sum of the products where the condition holds, with the channel's bias."""
         sum = total(over, when(there, product, constant(0, product.type)))
         return sum if self.bias is None else sum + self.bias[channel]
 
-    def wrapped(self: Any, sums: np.ndarray) -> np.ndarray:
+    def wrapped(self: Contraction[Any], sums: np.ndarray) -> np.ndarray:
         """Exact sums, whose last axis is that of the channels, with the bias, modulo 2 to the power
         of the accumulator's width.
         """
@@ -117,20 +128,28 @@ def weighted(*own: C, rank: int = 4, channels: str = "OC", x_zero_point: str = "
 class Windowed(Contraction[T]):
     """Common parts of convolutions and pooling."""
 
+    if TYPE_CHECKING:  # fields of each of the operators
+        x: T
+        layout: str
+        padding: tuple[int, ...]
+        stride: tuple[int, ...]
+
+        def kernel(self) -> tuple[Dim, Dim]: ...
+
     dilation: Any = (1, 1)
 
-    def nchw(self: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    def nchw(self: Windowed[Any], shape: tuple[Any, ...]) -> tuple[Any, ...]:
         """Sizes or indices in the order batch, channels, rows, columns."""
         return tuple(shape[n] for n in LAYOUTS[self.layout])
 
-    def placed(self: Any, *nchw: Any) -> tuple[Any, ...]:
+    def placed(self: Windowed[Any], *nchw: Any) -> tuple[Any, ...]:
         """Reorder to the operator's layout; kernels have output channels in place of the batch."""
         return tuple(
             value
             for _, value in sorted(zip(LAYOUTS[self.layout], nchw, strict=True), key=lambda v: v[0])
         )
 
-    def slack(self: Any, axis: int) -> Dim:
+    def slack(self: Windowed[Any], axis: int) -> Dim:
         """The largest offset of the dilated kernel in the padded input."""
         size = self.nchw(self.x.shape)[2 + axis]
         kernel = self.kernel()[axis]
@@ -142,11 +161,11 @@ class Windowed(Contraction[T]):
             - 1
         )
 
-    def windows(self: Any) -> tuple[Dim, Dim]:
+    def windows(self: Windowed[Any]) -> tuple[Dim, Dim]:
         return self.slack(0) // self.stride[0] + 1, self.slack(1) // self.stride[1] + 1
 
     def position(
-        self: Any, windows: tuple[Expr, ...], kernel: tuple[Expr, ...]
+        self: Windowed[Any], windows: tuple[Expr, ...], kernel: tuple[Expr, ...]
     ) -> tuple[list[Expr], Expr | bool]:
         """The input row and column of a window at a kernel position, and the condition that they
         are inside the input.
@@ -161,7 +180,7 @@ class Windowed(Contraction[T]):
             )
         return indices, both(*conditions)
 
-    def convolved(self: Any, x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
+    def convolved(self: Windowed[Any], x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
         return convolved(x, w, self.windows(), self.padding, (self.stride, self.dilation), groups)
 
 
@@ -224,7 +243,7 @@ class Conv2d(Convolution[T], Windowed[T]):
         "1x4x4x4xi32",
     )
 
-    def kernel(self: Any) -> tuple[Dim, Dim]:
+    def kernel(self: Conv2d[Any]) -> tuple[Dim, Dim]:
         return self.nchw(self.w.shape)[2:]
 
     def infer(self: Conv2d[TensorType]) -> TensorType:
@@ -279,7 +298,7 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
         "1x8x8x3xi32",
     )
 
-    def kernel(self: Any) -> tuple[Dim, Dim]:
+    def kernel(self: DepthwiseConv2d[Any]) -> tuple[Dim, Dim]:
         return self.w.shape[:2]
 
     def infer(self: DepthwiseConv2d[TensorType]) -> TensorType:
@@ -325,7 +344,7 @@ class TransposeConv2d(Convolution[T]):
     )
     example = ("%x, %w, 4, 0 {stride = [2, 2]}", "%x: 1x4x4x3xi8, %w: 2x3x3x3xi8", "1x9x9x2xi32")
 
-    def size(self: Any, axis: int) -> Dim:
+    def size(self: TransposeConv2d[Any], axis: int) -> Dim:
         x, w = self.x.shape[1 + axis], self.w.shape[1 + axis]
         return (x - 1) * self.stride[axis] + w - self.padding[axis] - self.padding[axis + 2]
 
@@ -424,7 +443,7 @@ class BatchMatmul(Contraction[T]):
     )
     example = "%a, %b, -3, 7", "%a: 5x2x3xi8, %b: 5x3x4xi8", "5x2x4xi32"
 
-    def sizes_fit(self: Any) -> bool:
+    def sizes_fit(self: BatchMatmul[Any]) -> bool:
         a, b = self.a.shape, self.b.shape
         return same_shape((*a[:-2], a[-1]), (*(b[:-2] if len(b) == len(a) else a[:-2]), b[-2]))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,33 +34,36 @@ def are_scales(multipliers: Sequence[int], shifts: Sequence[int]) -> bool:
 class Binary(QuantOperator[T]):
     """Common parts of operators of two quantized operands that are broadcast, and rescaled."""
 
+    if TYPE_CHECKING:  # fields of each of the operators
+        to: ElementType
+
     x: T
     z: T
     zero_points: tuple[int, ...]
 
     zero_point = property(lambda o: o.zero_points[2])
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Binary[TensorType]") -> TensorType:
         return TensorType(broadcast(self.x.shape, self.z.shape), self.to)
 
-    def scaled(self, x: Expr, multiplier: int, shift: int) -> Expr:
+    def scaled(self: "Binary[Any]", x: Expr, multiplier: int, shift: int) -> Expr:
         return cast(self.rule.expression(x, constant(multiplier, I32), constant(shift, I32)), I32)
 
-    def scaled_array(self, x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
+    def scaled_array(self: "Binary[Any]", x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
         return np.asarray(self.rule.reference(x, np.int64(multiplier), np.int64(shift))).astype(
             np.int32
         )
 
-    def differences(self: Any, y: Tensor) -> tuple[Any, list[Expr]]:
+    def differences(self: "Binary[Any]", y: Tensor) -> tuple[Any, list[Expr]]:
         at = axes(y.shape)
         pairs = zip((self.x, self.z), self.zero_points, strict=False)
         return at, [cast(t[source(at, t)], I32) - zero for t, zero in pairs]
 
-    def difference_arrays(self: Any) -> list[np.ndarray]:
+    def difference_arrays(self: "Binary[Any]") -> list[np.ndarray]:
         pairs = zip((self.x, self.z), self.zero_points, strict=False)
         return [t.astype(np.int32) - np.int32(zero) for t, zero in pairs]
 
-    def result(self: Any, rounded: np.ndarray) -> np.ndarray:
+    def result(self: "Binary[Any]", rounded: np.ndarray) -> np.ndarray:
         shifted = rounded + np.int32(self.zero_points[2])
         return np.asarray(np.clip(shifted, self.low, self.high).astype(self.to.dtype))
 

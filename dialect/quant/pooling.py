@@ -30,15 +30,15 @@ class Pooling(Windowed[T]):
     to = property(lambda o: element_of(o.x))
     example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
-    def kernel(self: Any) -> tuple[int, int]:
+    def kernel(self) -> tuple[int, int]:
         return self.pool_size
 
-    def infer(self: Any) -> TensorType:
+    def infer(self: "Pooling[TensorType]") -> TensorType:
         n, c, _, _ = self.nchw(self.x.shape)
         return self.x.with_shape(*self.placed(n, c, *self.windows()))
 
     def window(
-        self: Any, y: ex.Tensor
+        self: "Pooling[Any]", y: ex.Tensor
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], ex.Expr, ex.Expr | bool]:
         """The indices of the result and of a window, the element there, and the condition that
         there is one.
@@ -49,7 +49,7 @@ class Pooling(Windowed[T]):
         place, there = self.position((p, q), k)
         return at, k, self.x[self.placed(n, c, *place)], there
 
-    def count(self: Any, axis: int, p: ex.Expr) -> ex.Expr:
+    def count(self: "Pooling[Any]", axis: int, p: ex.Expr) -> ex.Expr:
         """The elements of window p that are inside, along an axis."""
         size = self.nchw(self.x.shape)[2 + axis]
         first = p * self.stride[axis] - self.padding[axis]
@@ -57,7 +57,7 @@ class Pooling(Windowed[T]):
             return ex.as_index(self.pool_size[axis])
         return ex.minimum(first + self.pool_size[axis], ex.as_index(size)) - ex.maximum(first, 0)
 
-    def seen(self: Any, x: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    def seen(self, x: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """The elements of each window that are inside, in NCHW."""
         for p in np.ndindex(*self.windows()):
             firsts = [
@@ -68,7 +68,7 @@ class Pooling(Windowed[T]):
             )
             yield p, x[:, :, *ends]
 
-    def pooled(self: Any, pool: Any) -> np.ndarray:
+    def pooled(self: "Pooling[Any]", pool: Any) -> np.ndarray:
         """`pool` of the elements of every window, clamped, in the layout."""
         order = LAYOUTS[self.layout]
         x = self.x.transpose(order)
@@ -215,7 +215,7 @@ class Pad(QuantOperator[T], Padding[T]):
         "1x5x6x3xi8",
     )
 
-    def fill(self: Any) -> Any:
+    def fill(self: "Pad[Any]") -> Any:
         return self.value[()]
 
 
@@ -278,19 +278,19 @@ class Resize2d(QuantOperator[T]):
     )
     example = '%x {scale = [2, 1, 1, 1], mode = "bilinear"}', "%x: 1x4x4x3xi8", "1x7x4x3xi32"
 
-    def reach(self: Any, axis: int) -> Dim:
+    def reach(self: "Resize2d[Any]", axis: int) -> Dim:
         return (
             (self.x.shape[1 + axis] - 1) * self.scale[2 * axis]
             - self.offset[axis]
             + self.border[axis]
         )
 
-    def fits(self: Any) -> bool:
+    def fits(self) -> bool:
         return all(
             self.reach(a) >= 0 and self.reach(a) % self.scale[2 * a + 1] == 0 for a in (0, 1)
         )
 
-    def size(self: Any) -> tuple[Any, Any]:
+    def size(self) -> tuple[Any, Any]:
         return self.reach(0) // self.scale[1] + 1, self.reach(1) // self.scale[3] + 1
 
     def infer(self: "Resize2d[TensorType]") -> TensorType:

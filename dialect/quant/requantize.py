@@ -100,13 +100,13 @@ class Requantize(QuantOperator[T]):
         }
     """
 
-    def elements_fit(self: Any) -> bool:
+    def elements_fit(self: "Requantize[Any]") -> bool:
         factor = I32 if self.rule.shifts else F32
         return self.multiplier.element is factor and (
             self.shift is None or self.shift.element is I32
         )
 
-    def rows(self: Any) -> list[Any]:
+    def rows(self: "Requantize[Any]") -> list[Any]:
         """The parameters that have an axis."""
         return [p for p in (self.multiplier, self.shift) if p is not None and p.rank]
 

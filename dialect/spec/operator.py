@@ -127,29 +127,29 @@ class Operator(Generic[T]):
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self.name,), self.__dict__
 
-    def infer(self: Any) -> Type | tuple[Type, ...]:
+    def infer(self: "Operator[Any]") -> Type | tuple[Type, ...]:
         """The result type or types, given operand types that satisfy the constraints; by default
         that of the first operand.
         """
         return self.operands()[0][1]
 
-    def reference(self: Any) -> Any:
+    def reference(self: "Operator[Any]") -> Any:
         """The result, or results, by the formal definition, in plain NumPy, whose floating-point
         warnings the caller ignores.
         """
         raise NotImplementedError(self.name)
 
-    def element(self: Any, y: Tensor) -> Element:
+    def element(self: "Operator[Any]", y: Tensor) -> Element:
         """The index formula; an irregular operator has `nest` instead."""
         raise NotImplementedError(self.name)
 
-    def nest(self: Any, *results: Tensor) -> Any:
+    def nest(self: "Operator[Any]", *results: Tensor) -> Any:
         """The statements of an irregular operator, in the loop language's builder
         (`dialect.nest`).
         """
         raise NotImplementedError(self.name)
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Operator[Any]", results: Any, cotangents: Any) -> Any:
         """The cotangents of the operands, in order, from those of the results; None is zero (JAX:
         the transposed JVP).
 
@@ -158,17 +158,17 @@ class Operator(Generic[T]):
         """
         raise NotImplementedError(self.name)
 
-    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+    def pushforward(self: "Operator[Any]", results: Any, tangents: Any) -> Any:
         """The tangents of the results from those of the operands; by default the transpose of
         `pullback`.
         """
         raise NotImplementedError(self.name)
 
-    def destroys(self: Any) -> tuple[Any, ...]:
+    def destroys(self) -> tuple[Any, ...]:
         """The operands in whose storage the results are stored."""
         return ()
 
-    def constant_folding(self: Any) -> bool:
+    def constant_folding(self: "Operator[Any]") -> bool:
         """Test whether the reference may compute the results of constants; the operator is over
         types here.
         """
@@ -176,7 +176,7 @@ class Operator(Generic[T]):
             t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types())
         )
 
-    def simplified(self: Any, definition: "Callable[[Any], Operator[Any] | None]") -> Any:
+    def simplified(self, definition: "Callable[[Any], Operator[Any] | None]") -> Any:
         """An existing value that equals the result, or a simpler operator for it; None if there is
         neither.
 
@@ -225,17 +225,17 @@ class Operator(Generic[T]):
         return typing.cast(Any, mapped)
 
     @property
-    def types(self) -> dict[str, Type]:
+    def types(self) -> Mapping[str, Type]:
         """The types of the operands by name, also for an operator over arrays or tensors of index
         notation.
         """
         found = {name: getattr(v, "type", v) for name, v in self.operands()}
         if all(isinstance(t, Type) for t in found.values()):
-            return typing.cast(dict[str, Type], found)
+            return typing.cast(Mapping[str, Type], found)
         before: Operator[Any] | None = getattr(self, "_before", None)
         return {} if before is None else before.types
 
-    def result_types(self: Any) -> tuple[Type, ...]:
+    def result_types(self) -> tuple[Type, ...]:
         found = self.infer()
         return found if isinstance(found, tuple) else (found,)
 

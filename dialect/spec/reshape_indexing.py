@@ -3,7 +3,7 @@ shape.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..kernel_ir.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from ..types.sizes import Dim, product, same_size
@@ -14,9 +14,12 @@ from .operator import Operator, T
 class Reshaping(Operator[T]):
     """The family of operators whose result has the elements of x in row-major order."""
 
+    if TYPE_CHECKING:  # fields of each of the operators
+        x: T
+
     view = True
 
-    def element(self: Any, y: Tensor) -> Element:
+    def element(self: "Reshaping[Tensor]", y: Tensor) -> Element:
         """The formula; groups of axes of equal products are converted separately."""
         at = axes(y.shape)
         shape = y.shape
@@ -33,7 +36,7 @@ class Reshaping(Operator[T]):
                 indices[j] = index
         return Element(at, self.x[tuple(indices)])
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Reshaping[Any]", results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply("builtin.reshape_like", self.x)]
 
 

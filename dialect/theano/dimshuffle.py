@@ -1,6 +1,6 @@
 """`theano.dimshuffle`: dimensions inserted, reordered and dropped."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -8,6 +8,9 @@ from ..kernel_ir.expressions import ZERO, Element, Expr, Tensor, axes
 from ..spec.operator import C, Operator, T, operator
 from ..types.tensor_types import TensorType
 from .dimensions import is_broadcastable
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 
 @operator
@@ -68,10 +71,10 @@ class Dimshuffle(Operator[T]):
     )
     example = '%x {new_order = [1, "x", 0]}', "%x: 2x3xf32", "3x1x2xf32"
 
-    def kept(self: Any) -> list[int]:
+    def kept(self) -> list[int]:
         return [j for j in self.new_order if j != "x"]
 
-    def drops_ones(self: Any) -> bool:
+    def drops_ones(self: "Dimshuffle[Any]") -> bool:
         """Test whether the dropped dimensions have size 1 and, if `input_broadcastable` is given,
         are marked there.
         """
@@ -91,14 +94,14 @@ class Dimshuffle(Operator[T]):
         )
         return y.reshape(tuple(1 if j == "x" else self.x.shape[j] for j in self.new_order)).copy()
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Dimshuffle[Node]", results: Any, cotangents: Any) -> Any:
         where = {j: i for i, j in enumerate(self.new_order) if j != "x"}
         return [cotangents[0].dimshuffle([where.get(j, "x") for j in range(self.x.rank)])]
 
-    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+    def pushforward(self: "Dimshuffle[Node]", results: Any, tangents: Any) -> Any:
         return [tangents[0].dimshuffle(self.new_order)]
 
-    def simplified(self: Any, definition: Any) -> Any:
+    def simplified(self: "Dimshuffle[Any]", definition: Any) -> Any:
         """The operand where nothing moves; of a dimshuffle, one of its operand."""
         if self.new_order == tuple(range(self.x.known_type.rank)):
             return self.x

@@ -35,14 +35,14 @@ class Broadcasting(Operator[T]):
         "sizes": lambda o: first_clash(*(x.shape for x in o.xs)),
     }
 
-    def shape(self: Any) -> tuple[Dim, ...]:
+    def shape(self: "Broadcasting[Any]") -> tuple[Dim, ...]:
         return tuple(joined(*sizes) for sizes in aligned(*(x.shape for x in self.xs)))
 
     def element(self: "Broadcasting[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
 
-    def summed(self: Any, cotangents: Any) -> list[Any]:
+    def summed(self: "Broadcasting[Any]", cotangents: Any) -> list[Any]:
         """The cotangents of the operands, summed over the dimensions along which these were
         repeated.
         """
@@ -116,18 +116,19 @@ class Elemwise(Broadcasting[T]):
     example = '%z = %x, %y {scalar_op = "add"}', "%x: 2x3xf64, %y: 3xf32", "2x3xf64"
 
     @property
-    def op(self: Any) -> ScalarOp:
+    def op(self) -> ScalarOp:
         if self.scalar_op == "cast" and self.dtype is not None:
             return cast_to(self.dtype)
         return SCALAR_OPS[self.scalar_op]
 
     @property
-    def target(self: Any) -> int | None:
+    def target(self) -> int | None:
         """The operand whose storage the result takes."""
         return (self.inplace_pattern or {}).get(0)
 
-    def covers(self: Any) -> bool:
+    def covers(self: "Elemwise[Any]") -> bool:
         result = self.infer()
+        assert self.target is not None
         target = self.xs[self.target]
         if result.rank != target.rank:
             return False
@@ -145,34 +146,35 @@ class Elemwise(Broadcasting[T]):
             )
         )
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Elemwise[Node]", results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
         return self.summed(self.op.pulled(g, self.xs, y))
 
-    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+    def pushforward(self: "Elemwise[Node]", results: Any, tangents: Any) -> Any:
         return [self.op.pushed(tangents, self.xs, results[0])]
 
-    def destroys(self: Any) -> tuple[Any, ...]:
+    def destroys(self) -> tuple[Any, ...]:
         return (
             ()
             if self.target is None or not 0 <= self.target < len(self.xs)
             else (self.xs[self.target],)
         )
 
-    def constant_folding(self: Any) -> bool:
+    def constant_folding(self: "Elemwise[Any]") -> bool:
         """Test whether to fold by Theano's `python_constant_folding`, scalars of few operands, or
         as any operator.
         """
         return (self.infer().rank == 0 and len(self.xs) < 32) or super().constant_folding()
 
-    def simplified(self: Any, definition: Any) -> Any:
+    def simplified(self, definition: Any) -> Any:
         return simplified(self, definition) or self._repeated_late(definition)
 
-    def _repeated_late(self: Any, definition: Any) -> Any:
+    def _repeated_late(self: "Elemwise[Any]", definition: Any) -> Any:
         """second(%a, %b) among the operands as %b, where another operand already has the result's
         shape.
         """
-        shape = self.map(lambda x: x.known_type).infer().with_element(I1).key
+        typed: Any = self.map(lambda x: x.known_type)
+        shape = typed.infer().with_element(I1).key
         whole = [n for n, x in enumerate(self.xs) if x.known_type.with_element(I1).key == shape]
         for n, x in enumerate(self.xs):
             made = definition(x)

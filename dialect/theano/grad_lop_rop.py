@@ -66,25 +66,25 @@ class Derivative(Calling[T]):
     def passed(self, count: int) -> tuple[T, ...]:
         return self.arguments[:count]
 
-    def wrt_is_in_range(self: Any) -> bool:
+    def wrt_is_in_range(self) -> bool:
         wrt = self.positions()
         return all(0 <= n < len(self.signature[0]) for n in wrt) and len(set(wrt)) == len(wrt)
 
-    def positions(self: Any, count: int | None = None) -> tuple[int, ...]:
+    def positions(self, count: int | None = None) -> tuple[int, ...]:
         """The arguments to differentiate by."""
         if self.wrt is not None:
             return self.wrt
         return tuple(range(len(self.signature[0]) if count is None else count))
 
-    def seeds(self: Any, count: int | None = None) -> tuple[Any, ...]:
+    def seeds(self, count: int | None = None) -> tuple[Any, ...]:
         """The operands after those that are passed: cotangents or tangents."""
         return self.arguments[len(self.signature[0]) if count is None else count :]
 
-    def seeded(self: Any) -> tuple[Any, ...]:
+    def seeded(self) -> tuple[Any, ...]:
         """The values whose cotangents or tangents are the seeds: results or arguments."""
         return self.signature[1]
 
-    def by(self: Any) -> tuple[Any, ...]:
+    def by(self) -> tuple[Any, ...]:
         return tuple(self.signature[0][n] for n in self.positions())
 
     def infer(self: "Derivative[Any]") -> tuple[Type, ...]:
@@ -128,7 +128,7 @@ class ROp(Derivative[T]):
 
     example = SQUARE.format(seed="dx", result="dy", op="r_op")
 
-    def seeded(self: Any) -> tuple[Any, ...]:
+    def seeded(self) -> tuple[Any, ...]:
         return self.by()
 
     def infer(self: "ROp[Any]") -> tuple[Type, ...]:
@@ -165,5 +165,5 @@ class Grad(Derivative[T]):
         }
     """
 
-    def seeded(self: Any) -> tuple[Any, ...]:
+    def seeded(self) -> tuple[Any, ...]:
         return ()

@@ -75,7 +75,7 @@ class ProductOfOthers(Operator[T]):
         body += (Alloc(after), assign(after, 1), *nested(again, second))
         return nested([i for j, i in enumerate(d) if j not in over], body)
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "ProductOfOthers[Node]", results: Any, cotangents: Any) -> Any:
         """The cotangent of factor i, by the number of zeros: Σ over j ≠ i of g_j times the product
         of all but i and j.
         """
@@ -90,10 +90,10 @@ class ProductOfOthers(Operator[T]):
         one = zeros.scalar("switch", product * total, at_zeros * product / factors)
         return [choice(count, none, one, zeros.scalar("switch", product * (at_zeros - g), 0))]
 
-    def over(self: Any) -> tuple[int, ...]:
+    def over(self: "ProductOfOthers[Any]") -> tuple[int, ...]:
         return reduced(self.axis, len(self.x.shape))
 
-    def counted(self: Any) -> tuple[Any, Any, Any]:
+    def counted(self: "ProductOfOthers[Any]") -> tuple[Any, Any, Any]:
         """The zero factors, their number in each group, and the product of the others."""
         zeros = self.x.scalar("eq", 0)
         over = self.over()

@@ -4,7 +4,7 @@ their own.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ..types.tensor_types import I1, ElementType, TensorType, compute_type, elem
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 from .wrapping_casts import cast_to_element, to_element
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 NumpyReduction: TypeAlias = Callable[[np.ndarray, tuple[int, ...]], Any]
 MUL_WITHOUT_ZEROS = "mul_without_zeros"
@@ -49,14 +52,14 @@ class Reduction(Operator[T]):
         C(2, "no axis repeats in axis", lambda o: are_distinct(o.axis, o.x.rank), at="axis"),
     )
 
-    def accumulator(self: Any) -> ElementType:
+    def accumulator(self: "Reduction[Any]") -> ElementType:
         """The type in which X is reduced."""
         return self.x.element
 
-    def result(self: Any) -> ElementType:
+    def result(self: "Reduction[Any]") -> ElementType:
         return self.x.element
 
-    def over(self: Any, rank: int | None = None) -> tuple[int, ...]:
+    def over(self: "Reduction[Any]", rank: int | None = None) -> tuple[int, ...]:
         return reduced(self.axis, len(self.x.shape) if rank is None else rank)
 
     def infer(self: "Reduction[TensorType]") -> TensorType:
@@ -64,17 +67,17 @@ class Reduction(Operator[T]):
             tuple(n for j, n in enumerate(self.x.shape) if j not in self.over()), self.result()
         )
 
-    def typed(self: Any) -> Any:
+    def typed(self: "Reduction[Any]") -> Any:
         """The operator over types."""
         return self.map(
             lambda x: x if isinstance(x, TensorType) else TensorType(x.shape, element_of(x))
         )
 
-    def prepared(self: Any, x: Any, convert: Callable[[Any, ElementType], Any]) -> Any:
+    def prepared(self, x: Any, convert: Callable[[Any, ElementType], Any]) -> Any:
         """The elements in the accumulator's type; f16 and bf16 are reduced in f32."""
         return convert(x, compute_type(self.typed().accumulator()))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Reduction[Node]", results: Any, cotangents: Any) -> Any:
         """By the operation of the reduction; a reduction in integers has no derivative but zero."""
         x, (y,), (g,) = self.x, results, cotangents
         if x.element.is_discrete and self.typed().accumulator().is_discrete:
@@ -96,18 +99,18 @@ class Reduction(Operator[T]):
                 return [zeros.scalar("switch", 0, g * others.scalar("conj"))]
         return [None]
 
-    def _of_product(self: Any, x: Any, y: Any, g: Any) -> Any:
+    def _of_product(self, x: Any, y: Any, g: Any) -> Any:
         if getattr(self, "no_zeros_in_input", False):
             return g * (y / x).scalar("conj")
         if x.element.kind == "complex":
             raise NotImplementedError(f"{self.name} of complex numbers, some of which may be 0,")
         return g * x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
 
-    def simplified(self: Any, definition: Any) -> Any:
+    def simplified(self: "Reduction[Any]", definition: Any) -> Any:
         """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of
         it.
         """
-        typed = self.map(lambda x: x.known_type)
+        typed: Any = self.map(lambda x: x.known_type)
         return (
             self.x
             if typed.x.element.is_discrete == typed.accumulator().is_discrete and not typed.over()

@@ -50,13 +50,13 @@ class TypedReduction(Reduction[T]):
         ),
     )
 
-    def accumulator(self: Any) -> ElementType:
+    def accumulator(self: "TypedReduction[Any]") -> ElementType:
         element = self.x.element
         return self.acc_dtype or {F16: F32, BF16: F32, F32: F64, C64: C128}.get(
             element, default_dtype(element)
         )
 
-    def result(self: Any) -> ElementType:
+    def result(self: "TypedReduction[Any]") -> ElementType:
         return self.dtype or default_dtype(self.x.element)
 
 
