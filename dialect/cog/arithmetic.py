@@ -14,7 +14,7 @@ from . import cog_operator as cog
 from .cog_operator import CogOperator, pair, parts
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Binary(CogOperator[T]):
         """The operation where one operand is complex."""
         return apply(self.scalar, cast(a, C64), cast(b, C64))
 
-    def pullback(self: "Binary[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Binary[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (y,), (g,) = results, cotangents
         gradients = self.gradient(g, self.spread("a", y), self.spread("b", y), y)
         return [
@@ -226,7 +226,7 @@ class Unary(CogOperator[T]):
     def combine(self, x: Expr) -> Expr:
         raise NotImplementedError
 
-    def pullback(self: "Unary[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Unary[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return cotangents[0].gradient_of(self.derivative, [self.x], results[0])
 
 

@@ -12,7 +12,7 @@ from ..types.tensor_types import C64, FieldType, TensorType
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 VECTORS = "%x", "%x: !cog.field<[4, 5], tensor<3xf32>>"  # an example's operand
 
@@ -49,7 +49,7 @@ class ReduceSum(CogOperator[T]):
         over = axes(self.x.shape[y.rank :], "t")
         return Element(grid, _reduction("add", over, self.x[(*grid, *over)]))
 
-    def pullback(self: "ReduceSum[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "ReduceSum[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return [cotangents[0].with_ones(range(self.types["x"].rank, self.x.rank)).like(self.x)]
 
 
@@ -77,7 +77,7 @@ class FieldReduce(CogOperator[T]):
         over = axes(self.x.shape[: self.grid("x")], "p")
         return Element(at, _reduction(self.function, over, self.x[(*over, *at)]))
 
-    def pullback(self: "FieldReduce[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "FieldReduce[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (y,), (g,) = results, cotangents
         over = range(self.types["x"].rank)
         g = g.with_ones(over)

@@ -20,7 +20,7 @@ from ..types.tensor_types import FieldType
 from .cog_operator import CogOperator, fields, real, result_axes, scalar_field
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 GRID = "%x: !cog.field<[4, 5], f32>"  # the operand of examples
 
@@ -56,7 +56,7 @@ class Outer(CogOperator[T]):
         at, _ = result_axes(y, y.rank)
         return ex.Element(at, self.a[at[: self.a.rank]] * self.b[at[self.a.rank :]])
 
-    def pullback(self: Outer[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Outer[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), a, b = cotangents, self.a.rank, self.b.rank
         spread_a = self.a.dimshuffle([*range(a), *["x"] * b])
         spread_b = self.b.dimshuffle([*["x"] * a, *range(b)])
@@ -91,7 +91,7 @@ class Slice(CogOperator[T]):
         at, _ = result_axes(y, y.rank)
         return ex.Element(at, self.x[(ex.as_index(self.index), *at)])
 
-    def pullback(self: Slice[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Slice[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,) = cotangents
         return [
             g.with_ones((0,)).apply(
@@ -142,7 +142,7 @@ class Subfield(CogOperator[T]):
         moved = tuple(i + b for i, b in zip(grid, self.begin, strict=True))
         return ex.Element((*grid, *tensor), self.x[(*moved, *tensor)])
 
-    def pullback(self: Subfield[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Subfield[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), grid = cotangents, len(self.begin)
         return [
             g.apply(
@@ -251,7 +251,7 @@ class Expand(CogOperator[T]):
         )
         return ex.Element((*grid, *tensor), self.x[(*shown, *tensor)])
 
-    def pullback(self: Expand[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Expand[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         """Every point of x gets the sum of the cotangents of the points that show it."""
         (g,), shape = cotangents, self.types["x"].shape
         if self.border == "zero":
@@ -281,7 +281,7 @@ class Moving(CogOperator[T]):
     )
     example = "%x {amount = [1, -1]}", GRID
 
-    def pullback(self: Moving[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Moving[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), shape = cotangents, self.types["x"].shape
         return [self.field(g, shape).apply(self.name, amount=tuple(-a for a in self.amount))]
 
@@ -382,7 +382,7 @@ class Stack(CogOperator[T]):
         at, _ = result_axes(y, y.rank)
         return ex.Element(at, chosen(at[0], [x[at[1:]] for x in self.xs]))
 
-    def pullback(self: Stack[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Stack[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), own = cotangents, self.types["xs[0]"]
         whole = self.field(g, (len(self.xs), *own.shape), "xs[0]")
         return [whole.apply("cog.slice", index=k) for k in range(len(self.xs))]

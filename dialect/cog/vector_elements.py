@@ -1,6 +1,6 @@
 """Tensor fields from scalar fields, and their elements back."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from .cog_operator import CogOperator, fields, result_axes
 from .slice_shift_stack import ALIKE, chosen
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @operator
@@ -37,7 +37,9 @@ class VectorElement(CogOperator[T]):
     def infer(self: "VectorElement[FieldType]") -> FieldType:
         return FieldType(self.x.shape, TensorType((), self.x.element))
 
-    def pullback(self: "VectorElement[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(
+        self: "VectorElement[Node]", results: "Nodes", cotangents: "Nodes"
+    ) -> "Cotangents":
         (g,), last = cotangents, self.x.rank - 1
         g = g.with_ones((last,))
         return [g.apply("builtin.strided_scatter_like", self.x, axes=(last,), begin=(self.index,))]
@@ -62,7 +64,7 @@ class Vector(CogOperator[T]):
     def infer(self: "Vector[FieldType]") -> FieldType:
         return FieldType(self.xs[0].shape, TensorType((len(self.xs),), self.xs[0].element))
 
-    def pullback(self: "Vector[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Vector[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (g,), own = cotangents, self.types["xs[0]"]
         whole = g.builder.of_type(g, FieldType(own.shape, TensorType((len(self.xs),), own.element)))
         return [whole.apply("cog.vector_element", index=k) for k in range(len(self.xs))]

@@ -15,7 +15,7 @@ from ..types.tensor_types import I32, TensorType
 from .cvm_operator import Binary, greatest, i32, numbers
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 def misfit(o: Any) -> tuple[int, Dim, Dim]:
@@ -60,7 +60,7 @@ class Broadcast(Binary[T]):
         d = axes(y.shape)
         return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
 
-    def pullback(self: "Broadcast[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Broadcast[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (y,), (g,), given = results, cotangents, (self.a, self.b)
         gradients = g.gradient_of(self.derivative, [o.stretched(y) for o in given], y)
         return [None if d is None else d.gathered(o) for d, o in zip(gradients, given, strict=True)]

@@ -16,7 +16,7 @@ from ..spec.operator import C, Operator, T
 from ..types.tensor_types import F32, F64, I32, ElementType
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
@@ -99,7 +99,7 @@ class Pointwise(CvmOperator[T]):
         at = axes(y.shape)
         return Element(at, self.formula(*(t[at] for _, t in self.operands())))
 
-    def pullback(self: "Pointwise[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Pointwise[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return cotangents[0].gradient_of(
             self.derivative, [o for _, o in self.operands()], results[0]
         )

@@ -28,7 +28,7 @@ from ..types.tensor_types import BY_DTYPE, I32, TensorType
 from . import cvm_operator as cvm
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 def named(**names: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Conv2d(cvm.CvmOperator[T]):
         dot = total((ic, ki, kj), when(both(rows, columns), product, constant(0, product.type)))
         return Element((n, oc, p, q), dot if self.b is None else dot + self.b[oc])
 
-    def pullback(self: Conv2d[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Conv2d[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,) = cotangents
         gradients = [self._of_x(g), self._of_w(g)]
         return gradients if self.b is None else [*gradients, g.sum((0, 2, 3), dtype=g.element)]
@@ -231,7 +231,7 @@ class Dense(cvm.CvmOperator[T]):
         dot = total(k, self.x[i, k] * self.w[j, k])
         return Element((i, j), dot if self.b is None else dot + self.b[j])
 
-    def pullback(self: Dense[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Dense[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), apply = cotangents, cotangents[0].builder.apply
         of_x = apply("cvm.dense", g, apply("cvm.transpose", self.w))
         of_w = apply("cvm.dense", apply("cvm.transpose", g), apply("cvm.transpose", self.x))
@@ -253,7 +253,7 @@ class Relu(cvm.Elementwise[T]):
     def formula(self, x: Expr) -> Expr:
         return maximum(x, 0) if x.type is I32 else select(x <= 0, constant(0, x.type), x)
 
-    def pullback(self: Relu[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Relu[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         return [self.x.scalar("gt", 0).scalar("switch", cotangents[0], 0)]
 
 
@@ -338,7 +338,7 @@ class MaxPool2d(cvm.CvmOperator[T]):
         )
         return Element((n, i, p, q), reduce(cvm.greatest(y.element), (k, m), padded))
 
-    def pullback(self: MaxPool2d[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: MaxPool2d[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         """To every element that is the largest one of a window, as Theano's; a place of the window
         after the other.
         """
@@ -386,7 +386,7 @@ class Upsampling(cvm.CvmOperator[T]):
         n, i, h, w = indices("n i h w", y.shape)
         return Element((n, i, h, w), self.x[n, i, h // self.scale, w // self.scale])
 
-    def pullback(self: Upsampling[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Upsampling[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), s = cotangents, self.scale
         return [
             g.apply("builtin.reshape", split=((-1,), (-1,), (-1, s), (-1, s))).sum(

@@ -16,7 +16,7 @@ from ..types.tensor_types import TensorType
 from .cvm_operator import CvmOperator, exactly, greatest, numbers, rounded
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class Sum(Reduction[T]):
     exact = staticmethod(np.sum)
     example = "%x {axes = [1]}", "%x: 2x3xi32", "2xi32"
 
-    def pullback(self: "Sum[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Sum[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return [self.spread(cotangents[0]).like(self.x)]
 
 
@@ -158,7 +158,7 @@ class Max(Reduction[T]):
     def reduction(self: "Max[Any]") -> str:
         return greatest(self.x.element)
 
-    def pullback(self: "Max[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Max[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         """To every element that is the largest one, as Theano's."""
         y, g = self.spread(results[0]), self.spread(cotangents[0])
         return [self.x.scalar("eq", y).scalar("switch", g, 0)]

@@ -2,7 +2,7 @@
 another tensor's.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .cvm_operator import CvmOperator, one_element_type
 from .transpose_tile_concatenate import from_start
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @operator
@@ -81,7 +81,7 @@ class Slice(CvmOperator[T]):
             self.x[*(i * s + b for i, (b, _, s) in zip(d, self.ranges(self.x.shape), strict=True))],
         )
 
-    def pullback(self: "Slice[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Slice[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return [
             cotangents[0].apply(
                 "builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides
@@ -186,7 +186,7 @@ class SliceLike(CvmOperator[T]):
         d = axes(y.shape)
         return Element(d, self.x[d])
 
-    def pullback(self: "SliceLike[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "SliceLike[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return [cotangents[0].apply("builtin.strided_scatter_like", self.x), None]
 
     def sliced_axes(self, rank: int) -> tuple[int, ...]:

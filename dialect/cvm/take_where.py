@@ -4,7 +4,7 @@ condition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ..types.tensor_types import I64, TensorType
 from .cvm_operator import CvmOperator, i32, numbers
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @operator
@@ -76,7 +76,7 @@ class Take(CvmOperator[T]):
         xidx = clipped_index(self.indices[d[axis : axis + m]], self.x.shape[axis])
         return Element(d, self.x[*d[:axis], xidx, *d[axis + m :]])
 
-    def pullback(self: Take[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Take[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         """Add each cotangent to the element of x that the forward pass took."""
         (g,), x, apply = cotangents, self.x, cotangents[0].builder.apply
         if self.axis is not None:
@@ -172,7 +172,7 @@ class Where(CvmOperator[T]):
         d = axes(y.shape)
         return Element(d, select(self.cond[d[: self.cond.rank]].ne(0), self.a[d], self.b[d]))
 
-    def pullback(self: Where[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Where[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), rank = cotangents, self.cond.rank
         chosen = self.cond.dimshuffle([*range(rank), *["x"] * (self.a.rank - rank)]).scalar(
             "neq", 0

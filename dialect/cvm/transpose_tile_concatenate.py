@@ -19,7 +19,7 @@ from ..types.tensor_types import TensorType
 from .cvm_operator import MAX_ATTR, CvmOperator, one_element_type, within
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @operator
@@ -55,7 +55,7 @@ class Repeat(CvmOperator[T]):
             d, self.x[*d[: self.axis], d[self.axis] // self.repeats, *d[self.axis + 1 :]]
         )
 
-    def pullback(self: Repeat[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Repeat[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), k = cotangents, self.axis + 1
         split = tuple((-1, self.repeats) if j == self.axis else (-1,) for j in range(g.rank))
         return [g.apply("builtin.reshape", split=split).sum((k,), dtype=g.element)]
@@ -96,7 +96,7 @@ class Tile(CvmOperator[T]):
         last = zip(k[len(k) - self.x.rank :], self.x.shape, strict=True)
         return Element(k, self.x[*(i if same_size(i.extent, n) else i % n for i, n in last)])
 
-    def pullback(self: Tile[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Tile[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), apply = cotangents, cotangents[0].builder.apply
         split = tuple((times, -1) for times in (1,) * (g.rank - len(self.reps)) + self.reps)
         gradient = apply("builtin.reshape", g, split=split).sum(
@@ -158,7 +158,7 @@ class Concatenate(CvmOperator[T]):
 
         return Element(d, among(0, len(self.xs)))
 
-    def pullback(self: Concatenate[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Concatenate[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         return [
             cotangents[0].apply("builtin.part", *self.xs, axis=self.axis, index=k)
             for k in range(len(self.xs))
@@ -216,7 +216,7 @@ class Transpose(CvmOperator[T]):
         d = dict(zip(self.real_axes(len(at)), at, strict=True))
         return Element(at, self.x[*(d[j] for j in range(len(at)))])
 
-    def pullback(self: Transpose[Node], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Transpose[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), order = cotangents, self.real_axes(self.x.rank)
         return [g.dimshuffle([order.index(j) for j in range(len(order))])]
 

@@ -17,7 +17,7 @@ from .pointwise import Binary, Pointwise
 from .promotion import promote
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Where(Pointwise[T], kind="choice"):
         result = self.rule.result(*elements)
         return [condition, convert(a, result), convert(b, result)]
 
-    def pullback(self: "Where[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Where[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (g,) = cotangents
         chosen = g.switched(self.condition.stretched(g))
         return [None, *(d.gathered(o) for d, o in zip(chosen, (self.a, self.b), strict=True))]

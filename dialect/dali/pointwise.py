@@ -19,7 +19,7 @@ from ..types.tensor_types import BY_DTYPE, ElementType, TensorType
 from .promotion import RULES, SUPPORTED, Rule
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 MOST_GROUPS = 6
 
@@ -85,7 +85,7 @@ class Pointwise(Operator[T]):
         )
         return Element(at, cast(self.formula(*operands), y.element))
 
-    def pullback(self: "Pointwise[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Pointwise[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         """By `gradient`, of the operands in the result's type."""
         (y,), (g,) = results, cotangents
         given = [o for _, o in self.operands()]

@@ -242,3 +242,7 @@ class Node:
 
     def __neg__(self) -> Node:
         return self.scalar("neg")
+
+
+Nodes: TypeAlias = Sequence[Node]
+Cotangents: TypeAlias = Sequence[Node | None]  # or tangents; None is zero

@@ -2,7 +2,7 @@
 promotion.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ..types.tensor_types import BF16, BY_DTYPE, ElementType, TensorType, comput
 from .arithmetic import NEGATIVE_POWER
 from .logical_where_astype import astype, in_range
 from .ufunc_table import UFUNCS, Ufunc
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
 
 TO_ELEMENT = {"astype": astype, "in_range": in_range}
 
@@ -87,7 +90,7 @@ class Elementwise(Broadcasting[T]):
         except ValueError:
             raise Unmet(NEGATIVE_POWER) from None
 
-    def pullback(self: "Elementwise[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Elementwise[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (y,), (g,) = results, cotangents
         if self.dtype is not None:
             return [g.cast(self.xs[0].element)]

@@ -10,7 +10,7 @@ from ..types.tensor_types import TensorType
 from .dimensions import is_broadcastable
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @operator
@@ -94,11 +94,11 @@ class Dimshuffle(Operator[T]):
         )
         return y.reshape(tuple(1 if j == "x" else self.x.shape[j] for j in self.new_order)).copy()
 
-    def pullback(self: "Dimshuffle[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Dimshuffle[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         where = {j: i for i, j in enumerate(self.new_order) if j != "x"}
         return [cotangents[0].dimshuffle([where.get(j, "x") for j in range(self.x.rank)])]
 
-    def pushforward(self: "Dimshuffle[Node]", results: Any, tangents: Any) -> Any:
+    def pushforward(self: "Dimshuffle[Node]", results: "Nodes", tangents: "Nodes") -> "Cotangents":
         return [tangents[0].dimshuffle(self.new_order)]
 
     def simplified(self: "Dimshuffle[Any]", definition: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.builder import Node
+from ..ir.builder import Cotangents, Node, Nodes
 from ..kernel_ir.expressions import Element, Tensor, axes
 from ..spec.broadcasting import aligned, cannot_broadcast
 from ..spec.operator import C, Operator, T, operator
@@ -146,11 +146,11 @@ class Elemwise(Broadcasting[T]):
             )
         )
 
-    def pullback(self: "Elemwise[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Elemwise[Node]", results: Nodes, cotangents: Nodes) -> Cotangents:
         (y,), (g,) = results, cotangents
         return self.summed(self.op.pulled(g, self.xs, y))
 
-    def pushforward(self: "Elemwise[Node]", results: Any, tangents: Any) -> Any:
+    def pushforward(self: "Elemwise[Node]", results: Nodes, tangents: Nodes) -> Cotangents:
         return [self.op.pushed(tangents, self.xs, results[0])]
 
     def destroys(self) -> tuple[Any, ...]:

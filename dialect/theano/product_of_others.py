@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import Node
+from ..ir.builder import Cotangents, Node, Nodes
 from ..kernel_ir.expressions import Expr, Index, Tensor, as_index, axes, constant
 from ..kernel_ir.loops import (
     Alloc,
@@ -75,7 +75,7 @@ class ProductOfOthers(Operator[T]):
         body += (Alloc(after), assign(after, 1), *nested(again, second))
         return nested([i for j, i in enumerate(d) if j not in over], body)
 
-    def pullback(self: "ProductOfOthers[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "ProductOfOthers[Node]", results: Nodes, cotangents: Nodes) -> Cotangents:
         """The cotangent of factor i, by the number of zeros: Σ over j ≠ i of g_j times the product
         of all but i and j.
         """

@@ -20,7 +20,7 @@ from .scalar_op import SCALAR_OPS
 from .wrapping_casts import cast_to_element, to_element
 
 if TYPE_CHECKING:
-    from ..ir.builder import Node
+    from ..ir.builder import Cotangents, Node, Nodes
 
 NumpyReduction: TypeAlias = Callable[[np.ndarray, tuple[int, ...]], Any]
 MUL_WITHOUT_ZEROS = "mul_without_zeros"
@@ -77,7 +77,7 @@ class Reduction(Operator[T]):
         """The elements in the accumulator's type; f16 and bf16 are reduced in f32."""
         return convert(x, compute_type(self.typed().accumulator()))
 
-    def pullback(self: "Reduction[Node]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Reduction[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         """By the operation of the reduction; a reduction in integers has no derivative but zero."""
         x, (y,), (g,) = self.x, results, cotangents
         if x.element.is_discrete and self.typed().accumulator().is_discrete:
