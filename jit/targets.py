@@ -147,7 +147,7 @@ def all_targets() -> Mapping[str, Target]:
 
 def all_stages() -> tuple[str, ...]:
     """The stages of lowering, then those of the targets."""
-    from ..lowering.levels import STAGES
+    from ..lowering.stages import STAGES
 
     all_targets()
     return (*STAGES, *_stages())

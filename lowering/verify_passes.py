@@ -11,7 +11,7 @@ from typing import Any
 
 from ..dialect.builtin import Calling
 from ..dialect.ir.function import Function, Literal, Value
-from ..dialect.ir.verify import Scope, check_function
+from ..dialect.ir.verify import Verification, check_function
 from ..dialect.ir.verify_inplace import check_destroyed
 from ..dialect.kernel_ir.execution_plan import Kernels, Loop, Plan, viewed
 from ..dialect.kernel_ir.expressions import Read, Tensor
@@ -145,7 +145,7 @@ def _mistyped(function: Function, context: Context) -> Iterator[Diagnostic]:
     """The broken constraints of operations, and the values that have not their inferred types."""
     types = {a: a.known_type for a in function.arguments if a.type is not None}
     module = context.module.with_functions({**context.module.functions, function.name: function})
-    scope = Scope(module, {**types}, [])
+    scope = Verification(module, {**types}, [])
     check_function(scope, function)
     if found := [*scope.diagnostics, *check_destroyed(module, function)]:
         yield from found

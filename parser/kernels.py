@@ -55,7 +55,7 @@ def read_kernels(
     with a mistake of each. Named sizes may be `known`.
     """
     source = Source(filename, text)
-    scope = Scope(source, known=known)
+    scope = KernelSymbols(source, known=known)
     heads = [*_HEAD.finditer(text)]
     bounds = [0, *(m.start() for m in heads[1:] if len(m[1]) <= len(heads[0][1])), len(text)]
     for start, end in pairwise(bounds):
@@ -75,7 +75,7 @@ def read_kernels(
 
 
 @dataclass
-class Scope:
+class KernelSymbols:
     """The kernels of a text, or of the body of a loop, as far as they have been read."""
 
     source: Source
@@ -111,9 +111,9 @@ class Scope:
 class KernelReader:
     """The symbol table of one kernel."""
 
-    def __init__(self, source: Source, scope: Scope | None = None) -> None:
+    def __init__(self, source: Source, scope: KernelSymbols | None = None) -> None:
         self.source = source
-        self.scope = Scope(source) if scope is None else scope
+        self.scope = KernelSymbols(source) if scope is None else scope
         self.names: dict[
             str, ex.Expr | ex.Tensor
         ] = {}  # a name of a formula stands for any expression
@@ -185,7 +185,7 @@ class KernelReader:
         results = parameters[len(parameters) - count :]
         given = [self.tensor_named(v) for v in node.operands]
         how = self.steps(node.steps)
-        inside = Scope(self.source, self.anonymous, self.scope.known)
+        inside = KernelSymbols(self.source, self.anonymous, self.scope.known)
         sides = node.plan.arguments, node.plan.results
         inside.sliced = {*how.sliced(*([t.name.text for t in side] for side in sides))}
         for member in (node.plan, *node.members):
@@ -441,7 +441,7 @@ class KernelReader:
         statements: list[ir.Statement] = []
         arrays: dict[str, ex.Tensor] = {}
         types: list[tuple[TensorType, TensorType, tree.Expression]] = []
-        plain = KernelReader(self.source, Scope(self.source))
+        plain = KernelReader(self.source, KernelSymbols(self.source))
         for p, operand in zip(callee.inputs, node.operands, strict=True):
             shape, element = plain.shaped(p.tensor.type)
             match operand:
@@ -473,7 +473,9 @@ class KernelReader:
             types.append((TensorType(*plain.shaped(p.tensor.type)), _type_of(array), name))
         sizes = self.sizes_of(node.name, types)
         scope = self.scope
-        inner = KernelReader(self.source, Scope(self.source, known=sizes, above=scope.above))
+        inner = KernelReader(
+            self.source, KernelSymbols(self.source, known=sizes, above=scope.above)
+        )
         inner.scope.places, inner.scope.called = scope.places, scope.called
         inner.scope.views = scope.views
         inner.names.update(arrays)

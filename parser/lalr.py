@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .lalr_tables import END, Part, Rule, tables
+from .lalr_tables import END, Part, Production, tables
 from .lex import Scanner
 from .syntax_tree import Token
 
@@ -111,7 +111,7 @@ class Parser:
             states.append(self.row[origin])
 
 
-def _maker(rule: Rule, actions: Actions) -> Make:
+def _maker(rule: Production, actions: Actions) -> Make:
     node: Any = actions.listed if rule.makes is None else getattr(actions, rule.makes, None)
 
     def node_of_several(parts: Any) -> Any:

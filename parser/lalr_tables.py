@@ -29,7 +29,7 @@ Part = (
 
 
 @dataclass(frozen=True)
-class Rule:
+class Production:
     """origin: size parts. `makes` names the method that turns the kept parts (all of them without
     `keep`) into a node; rules for repetition have none and keep a list. A `single` rule with one
     part is that part.
@@ -51,7 +51,7 @@ class Tables:
     terminals: Sequence[tuple[str, str]]
     keywords: Mapping[str, str]
     ignored: Sequence[str]
-    rules: Sequence[Rule]
+    rules: Sequence[Production]
     states: Sequence[Mapping[str, int]]
     starts: Mapping[str, tuple[int, int]]
 
@@ -60,7 +60,7 @@ class Tables:
 def tables(name: str = "cvm") -> Tables:
     """The stored tables of grammar/NAME.lark."""
     table = json.loads((FOLDER / f"{name}_tables.json").read_text("utf-8"))
-    return Tables(**{**table, "rules": [Rule(*r) for r in table["rules"]]})
+    return Tables(**{**table, "rules": [Production(*r) for r in table["rules"]]})
 
 
 def make(text: str, starts: Sequence[str] = ("start",)) -> Tables:
@@ -125,7 +125,7 @@ def _in_order(table: Any) -> list[Any]:
     return list(states)
 
 
-def _rule(rule: Any) -> Rule:
+def _rule(rule: Any) -> Production:
     name = rule.origin.name
     absent = (
         [False] * len(rule.expansion)
@@ -146,7 +146,7 @@ def _rule(rule: Any) -> Rule:
             keep.append(place)
     makes = None if name.startswith("_") else rule.alias or name
     whole = keep == list(range(len(rule.expansion)))
-    return Rule(
+    return Production(
         name,
         len(rule.expansion),
         makes,

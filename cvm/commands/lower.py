@@ -8,8 +8,8 @@ from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import all_stages
 from cvm.lowering.formulas.overflow_warnings import print_ranges
-from cvm.lowering.levels import at_stage, left_out
 from cvm.lowering.processor import compiling_for
+from cvm.lowering.stages import at_stage, left_out
 from cvm.scheduling import with_schedule
 from cvm.terminal.arguments import write_arrays
 from cvm.terminal.files import write

@@ -18,7 +18,7 @@ from cvm.dialect.types.sizes import Dim, Size
 from cvm.dialect.types.tensor_types import BF16
 
 from .bit_vectors import Term, Unsupported, simplified
-from .meaning import TRUE, Meaning, Scope, Symbols, Translation
+from .meaning import TRUE, IndexValues, Meaning, Symbols, Translation
 
 MAX_NODES = 400_000  # of the terms of all elements (by hand)
 MAX_STATEMENTS = 100_000  # that are executed; bounds the time before z3 begins (by hand)
@@ -90,7 +90,7 @@ class Execution(Translation):
         return super().read(home, own)
 
     def value(self, e: ex.Expr) -> Term:
-        found = self.of(e, Scope(self.scope))
+        found = self.of(e, IndexValues(self.scope))
         self.require(found.defined)
         return found.value
 

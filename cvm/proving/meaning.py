@@ -123,7 +123,7 @@ class Symbols:
         return self.elements[key].value
 
 
-class Scope:
+class IndexValues:
     """The values of the indices at one place of a formula, and the meanings found there."""
 
     def __init__(self, indices: Mapping[ex.Expr, Term]) -> None:
@@ -181,7 +181,7 @@ class Translation:
         if key not in self.known:
             self.symbols.kept += at
             formula = self.steps[tensor]
-            scope = Scope(dict(zip(formula.indices, at, strict=True)))
+            scope = IndexValues(dict(zip(formula.indices, at, strict=True)))
             found = self.of(formula.value, scope)
             if not is_index(found.value):
                 found = Meaning(self.arithmetic.data(found.value, tensor.element), found.defined)
@@ -210,7 +210,7 @@ class Translation:
             found = z3.If(here, number(array[place]), found)
         return found
 
-    def of(self, e: ex.Expr, scope: Scope) -> Meaning:
+    def of(self, e: ex.Expr, scope: IndexValues) -> Meaning:
         if e not in scope.known:
             self.nodes += 1
             if self.nodes > self.max_nodes:
@@ -220,7 +220,7 @@ class Translation:
             scope.known[e] = self.found(e, scope)
         return scope.known[e]
 
-    def found(self, e: ex.Expr, scope: Scope) -> Meaning:
+    def found(self, e: ex.Expr, scope: IndexValues) -> Meaning:
         match e:
             case ex.Const(value, type):
                 return Meaning(self.arithmetic.constant(value, type), TRUE)
@@ -267,7 +267,7 @@ class Translation:
                 return self.reduced(e, scope)
         raise Unsupported(f"{e.__class__.__name__} in a formula")
 
-    def reduced(self, e: ex.Reduce, scope: Scope) -> Meaning:
+    def reduced(self, e: ex.Reduce, scope: IndexValues) -> Meaning:
         """A sum, written out where it has few terms."""
         extents = [i.extent for i in e.indices]
         if all(isinstance(n, int) for n in extents) and prod(map(int, extents)) <= MAX_TERMS:
@@ -280,7 +280,9 @@ class Translation:
         names = [v for i in scope.indices.values() for v in variables(i) if v.startswith(INNER)]
         depth = max((int(v.removeprefix(INNER)) + 1 for v in names), default=0)
         inner = [z3.Int(f"{INNER}{depth + n}") for n in range(len(sizes))]
-        body = self.of(e.body, Scope({**scope.indices, **dict(zip(e.indices, inner, strict=True))}))
+        body = self.of(
+            e.body, IndexValues({**scope.indices, **dict(zip(e.indices, inner, strict=True))})
+        )
         value = z3.simplify(self.arithmetic.data(body.value, e.type), som=True)
         parts = [value, z3.simplify(body.defined), *map(z3.simplify, sizes)]
         self.symbols.kept += parts
@@ -295,10 +297,10 @@ class Translation:
             self.symbols.sums[key] = total
         return self.symbols.sums[key]
 
-    def terms(self, e: ex.Reduce, scope: Scope) -> Iterator[Meaning]:
+    def terms(self, e: ex.Reduce, scope: IndexValues) -> Iterator[Meaning]:
         for point in product(*(range(int(i.extent)) for i in e.indices)):  # type: ignore[arg-type]
             at = dict(zip(e.indices, map(z3.IntVal, point), strict=True))
-            yield self.of(e.body, Scope({**scope.indices, **at}))
+            yield self.of(e.body, IndexValues({**scope.indices, **at}))
 
 
 SUMS = {"add": "sum", "mul": "product", "max": "maximum", "min": "minimum"}

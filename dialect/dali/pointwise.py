@@ -16,7 +16,7 @@ from ..spec.operator import C, Operator, T, snake_case
 from ..types.cast_arrays import converted
 from ..types.sizes import Shape
 from ..types.tensor_types import BY_DTYPE, ElementType, TensorType
-from .promotion import RULES, SUPPORTED, Rule
+from .promotion import RULES, SUPPORTED, PromotionRule
 
 if TYPE_CHECKING:
     from ..ir.builder import Cotangents, Node, Nodes
@@ -34,7 +34,7 @@ class Pointwise(Operator[T]):
     """
 
     names: ClassVar[tuple[str, ...]] = ()
-    rule: ClassVar[Rule]  # of element types
+    rule: ClassVar[PromotionRule]  # of element types
     symbol: ClassVar[str] = ""  # how expressions write the operator
     scalar: ClassVar[str] = ""  # f as a scalar function, for operators that are one
     exact: ClassVar[Callable[..., Any]] = lambda self, *xs: SCALARS[self.scalar].numpy(
@@ -134,7 +134,7 @@ class Binary(Pointwise[T]):
 _TYPES = ", ".join(e.name for e in SUPPORTED)
 
 
-def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...]:
+def constraints(names: tuple[str, ...], rule: PromotionRule, symbol: str) -> tuple[C, ...]:
     """The dialect's constraints on operands of these names; a rule without a condition has no
     number.
     """

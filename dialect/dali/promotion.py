@@ -51,7 +51,7 @@ def floating(*elements: ElementType) -> ElementType:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PromotionRule:
     """The element types of a kind of operator, beyond SUPPORTED, and the type of its result.
 
     `takes` is in words: {all} stands for `element(a), element(b) are`, {every} for `all` with
@@ -73,17 +73,17 @@ _CONDITION = "element(condition) = i1"
 _INTEGERS = "{all} integral: inputs to bitwise operator `{symbol}` must be of integral type"
 _PROMOTED = "the promotion of its operands"
 
-RULES: dict[str, Rule] = {
-    "arithmetic": Rule(_PROMOTED, promote, _NUMBERS, _some_number),
-    "product": Rule(_PROMOTED, promote),
-    "quotient": Rule("f64 if an operand is, else f32", floating, _NUMBERS, _some_number),
-    "comparison": Rule("i1", lambda *elements: I1),
-    "bitwise": Rule(
+RULES: dict[str, PromotionRule] = {
+    "arithmetic": PromotionRule(_PROMOTED, promote, _NUMBERS, _some_number),
+    "product": PromotionRule(_PROMOTED, promote),
+    "quotient": PromotionRule("f64 if an operand is, else f32", floating, _NUMBERS, _some_number),
+    "comparison": PromotionRule("i1", lambda *elements: I1),
+    "bitwise": PromotionRule(
         _PROMOTED, promote, _INTEGERS, lambda *elements: all(e.kind != "float" for e in elements)
     ),
-    "sign": Rule("its operand's type", promote, _NUMBERS, _some_number),
-    "function": Rule("f64 if its operand is, else f32", floating, _NUMBERS, _some_number),
-    "choice": Rule(
+    "sign": PromotionRule("its operand's type", promote, _NUMBERS, _some_number),
+    "function": PromotionRule("f64 if its operand is, else f32", floating, _NUMBERS, _some_number),
+    "choice": PromotionRule(
         "the promotion of the two",
         lambda _, *values: promote(*values),
         _CONDITION,

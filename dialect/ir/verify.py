@@ -41,7 +41,7 @@ MAX_CALLS = 64  # depth of nested calls with sizes that differ from the declared
 
 
 @dataclass
-class Scope:
+class Verification:
     """The verification of one function: its module, and the types and mistakes found so far.
 
     `known` caches the results of functions by argument types; `cycles` are the operations that make
@@ -88,7 +88,7 @@ def check(module: Module) -> tuple[Module, list[Diagnostic]]:
         if too_many(diagnostics):
             break
         function = module.functions[key]
-        scope = Scope(
+        scope = Verification(
             module, {a: a.type for a in function.arguments if a.type is not None}, [], known, cycles
         )
         found = check_function(scope, function)
@@ -150,7 +150,9 @@ def instantiate(
     """The type of every value of a function for these argument types; raises VerifyError if a
     constraint fails.
     """
-    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [], open=open)
+    scope = Verification(
+        module, dict(zip(function.arguments, arguments, strict=True)), [], open=open
+    )
     check_function(scope, function)
     if scope.diagnostics:
         raise VerifyError(scope.diagnostics)
@@ -175,14 +177,16 @@ def type_operation(operation: Operation) -> tuple[Type, ...]:
     """The result types of one operation over typed values; raises VerifyError if a constraint
     fails.
     """
-    scope = Scope(Module({}), {v: v.known_type for _, v in operation.operator.operands()}, [])
+    scope = Verification(
+        Module({}), {v: v.known_type for _, v in operation.operator.operands()}, []
+    )
     typed: Operator[Type] = operation.operator.map(lambda v: v.known_type)
     if (found := _satisfied(scope, operation, typed)) is None:
         raise VerifyError(scope.diagnostics)
     return found
 
 
-def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
+def check_function(scope: Verification, function: Function) -> tuple[Type, ...] | None:
     """Type every value of the function; its result types, or None if they cannot be inferred."""
     typed = [a for a in function.arguments if a.type is not None]
     bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
@@ -207,7 +211,9 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     return tuple(r for r in results if r is not None)
 
 
-def _placed(scope: Scope, operation: Operation, function: Function, rules: tuple[C, ...]) -> bool:
+def _placed(
+    scope: Verification, operation: Operation, function: Function, rules: tuple[C, ...]
+) -> bool:
     """Check the constraints on an operation's place; the first that fails is reported."""
     for rule in rules:
         if not rule.holds(operation, function):
@@ -218,12 +224,12 @@ def _placed(scope: Scope, operation: Operation, function: Function, rules: tuple
     return True
 
 
-def type_of(scope: Scope, value: Value) -> Type | None:
+def type_of(scope: Verification, value: Value) -> Type | None:
     return value.type if isinstance(value, Literal) else scope.types.get(value)
 
 
 def _check_operation(
-    scope: Scope, operation: Operation, bound: Mapping[Any, Dim]
+    scope: Verification, operation: Operation, bound: Mapping[Any, Dim]
 ) -> tuple[Type, ...] | None:
     operands = dict(operation.operator.operands())
     if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
@@ -238,7 +244,7 @@ def _check_operation(
 
 
 def _operands_agree(
-    scope: Scope, operation: Operation, operands: dict[str, Value], bound: Mapping[Any, Dim]
+    scope: Verification, operation: Operation, operands: dict[str, Value], bound: Mapping[Any, Dim]
 ) -> bool:
     """Check that operands have types of the operator's dialect, and those that the text states."""
     operator = operation.operator
@@ -271,7 +277,7 @@ def _operands_agree(
     return True
 
 
-def _captured(scope: Scope, operator: Operator[Any]) -> int:
+def _captured(scope: Verification, operator: Operator[Any]) -> int:
     """The number of operands that stand for what a region captures, whose types are not stated."""
     callee = scope.module.functions.get(getattr(operator, "callee", ""))
     return 0 if callee is None else callee.captured or 0
@@ -293,7 +299,7 @@ FIELD_DIALECTS = ("cog", "builtin")  # whose operands may be fields
 
 
 def _satisfied(
-    scope: Scope, operation: Operation, typed: Operator[Type]
+    scope: Verification, operation: Operation, typed: Operator[Type]
 ) -> tuple[Type, ...] | None:
     """The result types, if every constraint holds or is undecided; otherwise the first that fails
     is reported.
@@ -315,7 +321,7 @@ def _satisfied(
     return _report(scope, operation, typed, broken)
 
 
-def _report(scope: Scope, operation: Operation, typed: Operator[Type], broken: C) -> None:
+def _report(scope: Verification, operation: Operation, typed: Operator[Type], broken: C) -> None:
     """Report a constraint that does not hold."""
     if scope.open is not None:
         raise Undecided
@@ -345,7 +351,9 @@ def _message(typed: Operator[Type], text: str) -> str:
     return f"{text}, but {actual}" if actual else text
 
 
-def _notes(scope: Scope, operation: Operation, named: Sequence[str] | None = None) -> list[Note]:
+def _notes(
+    scope: Verification, operation: Operation, named: Sequence[str] | None = None
+) -> list[Note]:
     """Notes with the type of each operand, or of those named, at its definition."""
     operands = [
         o for o in operation.operator.operands() if named is None or o[0].partition("[")[0] in named
@@ -355,7 +363,7 @@ def _notes(scope: Scope, operation: Operation, named: Sequence[str] | None = Non
 
 
 def _declared_types(
-    scope: Scope, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]
+    scope: Verification, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]
 ) -> tuple[Type, ...] | None:
     """The inferred types, checked against those in the text; a known size in the text refines an
     unknown one.
@@ -382,7 +390,10 @@ def _declared_types(
 
 
 def _check_declared(
-    scope: Scope, function: Function, results: Sequence[Type | None], bound: Mapping[Any, Dim]
+    scope: Verification,
+    function: Function,
+    results: Sequence[Type | None],
+    bound: Mapping[Any, Dim],
 ) -> None:
     assert function.declared is not None
     spans = function.return_spans or (function.span,) * len(results)
@@ -420,7 +431,7 @@ def _check_declared(
 
 
 def _check_call(
-    scope: Scope, operation: Operation, typed: Calling[Type]
+    scope: Verification, operation: Operation, typed: Calling[Type]
 ) -> tuple[Type, ...] | None:
     callee = scope.module.functions.get(typed.callee)
     if callee is not None and callee.captured is not None:
@@ -469,7 +480,7 @@ def _check_call(
             )
             return None
         types = dict(zip(callee.arguments, arguments, strict=True))
-        inner = Scope(
+        inner = Verification(
             scope.module, types, [], scope.known, scope.cycles, scope.depth + 1, scope.open
         )
         found = check_function(inner, callee)
@@ -486,7 +497,7 @@ def _check_call(
     return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
 
 
-def _check_body(scope: Scope, body: Function, passed: Sequence[Type]) -> None:
+def _check_body(scope: Verification, body: Function, passed: Sequence[Type]) -> None:
     """Give the arguments of a region's body the types of the operands; a computed size becomes
     one without a name. Its mistakes are reported where it is verified itself, afterwards.
     """
@@ -502,7 +513,7 @@ def _check_body(scope: Scope, body: Function, passed: Sequence[Type]) -> None:
     for argument, type in zip(body.arguments, passed, strict=True):
         argument.type = argument.type or type.with_array_shape(tuple(map(own, type.array_shape)))
     types = dict(zip(body.arguments, body.argument_types, strict=True))
-    inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
+    inner = Verification(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
     found = check_function(inner, body)
     scope.known[_called(body.name, body.argument_types)] = None if inner.diagnostics else found
 

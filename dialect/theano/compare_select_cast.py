@@ -11,7 +11,7 @@ from ..types.tensor_types import I1, UI8, ElementType
 from . import complex_arithmetic as c
 from .arithmetic import by_kind, product, zeros
 from .scalar_op import SCALAR_OPS, ByParts, ScalarOp, row
-from .type_rules import Rule, upcast
+from .type_rules import TypeRule, upcast
 
 # Order
 
@@ -311,7 +311,7 @@ row(
 def cast_to(element: ElementType) -> ScalarOp:
     """The conversion to an element type; from a complex one only to complex ones."""
     wanted = "a real element type, or dtype complex: use real, imag, angle or abs_"
-    rule = Rule(
+    rule = TypeRule(
         wanted,
         lambda x: element,
         lambda x: x.kind != "complex" or element.kind == "complex",

@@ -12,7 +12,7 @@ from ..kernel_ir.expressions import Expr
 from ..spec.unmet import Unmet
 from ..types.tensor_types import C64, ElementType, compute_type
 from .complex_arithmetic import Z
-from .type_rules import RULES, Elements, Rule
+from .type_rules import RULES, Elements, TypeRule
 from .wrapping_casts import cast_to_element, to_element
 
 # the cotangents of the operands, from the result's, the operands and the result; None is zero,
@@ -50,7 +50,7 @@ class ScalarOp:
 
     name: str
     arity: int | None
-    rule: Rule
+    rule: TypeRule
     numpy: Callable[..., Any]
     formula: Callable[..., Expr]
     doc: str = ""

@@ -37,7 +37,7 @@ def part(element: ElementType) -> ElementType:
 
 
 @dataclass(frozen=True)
-class Rule:
+class TypeRule:
     """`result` of the operands' types, where `takes` holds of them; `wanted` is that in words.
 
     `working` are the types that operands are converted to before anything is computed: the
@@ -80,44 +80,46 @@ def _as_they_are(elements: Elements, result: ElementType) -> Elements:
 
 _REAL = "element types that are not complex"
 
-RULES: dict[str, Rule] = {
-    "upcast": Rule("any element types", upcast),
-    "upcast real": Rule(_REAL, upcast, _no_complex),
-    "difference": Rule(
+RULES: dict[str, TypeRule] = {
+    "upcast": TypeRule("any element types", upcast),
+    "upcast real": TypeRule(_REAL, upcast, _no_complex),
+    "difference": TypeRule(
         "element types that are not all i1", upcast, lambda *e: any(x is not I1 for x in e)
     ),
-    "power": Rule("any element types", lambda *e: I8 if upcast(*e) is I1 else upcast(*e)),
-    "quotient": Rule("any element types", _quotient),
-    "float": Rule("any element types", _upcast_float),
-    "float real": Rule(_REAL, _upcast_float, _no_complex),
-    "comparison": Rule("any element types", lambda *e: I1, working=_as_they_are),
-    "predicate": Rule("any element type", lambda *e: I1, working=_as_they_are),
-    "bits": Rule("all i1, or all integers that have a common integer type", upcast, _bits),
-    "same": Rule("any element type", lambda x: x),
-    "same, not bool": Rule("an element type that is not i1", lambda x: x, lambda x: x is not I1),
-    "sign": Rule(
+    "power": TypeRule("any element types", lambda *e: I8 if upcast(*e) is I1 else upcast(*e)),
+    "quotient": TypeRule("any element types", _quotient),
+    "float": TypeRule("any element types", _upcast_float),
+    "float real": TypeRule(_REAL, _upcast_float, _no_complex),
+    "comparison": TypeRule("any element types", lambda *e: I1, working=_as_they_are),
+    "predicate": TypeRule("any element type", lambda *e: I1, working=_as_they_are),
+    "bits": TypeRule("all i1, or all integers that have a common integer type", upcast, _bits),
+    "same": TypeRule("any element type", lambda x: x),
+    "same, not bool": TypeRule(
+        "an element type that is not i1", lambda x: x, lambda x: x is not I1
+    ),
+    "sign": TypeRule(
         "an element type that is neither i1 nor complex",
         lambda x: x,
         lambda x: x is not I1 and x.kind != "complex",
     ),
-    "rounding": Rule("a float", lambda x: x, lambda x: x.kind == "float"),
-    "conjugate": Rule("any element type", lambda x: I8 if x is I1 else x),
-    "part": Rule("any element type", part, working=_as_they_are),
-    "angle": Rule(
+    "rounding": TypeRule("a float", lambda x: x, lambda x: x.kind == "float"),
+    "conjugate": TypeRule("any element type", lambda x: I8 if x is I1 else x),
+    "part": TypeRule("any element type", part, working=_as_they_are),
+    "angle": TypeRule(
         "any element type",
         lambda x: F64,
         working=lambda e, r: (C128 if e[0].kind == "complex" else F64,),
     ),
-    "probability": Rule(_REAL, lambda *e: F64, _no_complex),
-    "second": Rule("any element types", lambda x, y: y, working=lambda e, r: (e[0], r)),
-    "complex": Rule(
+    "probability": TypeRule(_REAL, lambda *e: F64, _no_complex),
+    "second": TypeRule("any element types", lambda x, y: y, working=lambda e, r: (e[0], r)),
+    "complex": TypeRule(
         _REAL,
         lambda *e: C64 if np.can_cast(upcast(*e).dtype, np.float32) else C128,
         _no_complex,
         lambda e, r: (part(r),) * 2,
     ),
-    "switch": Rule(
+    "switch": TypeRule(
         "any element types", lambda c, a, b: upcast(a, b), working=lambda e, r: (e[0], r, r)
     ),
-    "range": Rule(_REAL, lambda *e: I8, _no_complex, _common),
+    "range": TypeRule(_REAL, lambda *e: I8, _no_complex, _common),
 }

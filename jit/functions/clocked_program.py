@@ -25,9 +25,9 @@ from ...dialect.support.files import write_file
 from ...dialect.support.fp_environment import DefaultFpEnvironment
 from ...dialect.support.limits import LIMITS, excess
 from ...lowering.clocked_plan import StepPlan
-from ...lowering.levels import STAGES
 from ...lowering.pipeline import lower_step
 from ...lowering.processor import compiling_for
+from ...lowering.stages import STAGES
 from ...lowering.stepping.split_step_and_observe import State, split_step_and_observe
 from ..calls.arguments import array_of
 from ..host_processor import check_runs_here

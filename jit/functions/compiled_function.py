@@ -333,7 +333,7 @@ class CompiledFunction:
         Raises:
             Error: There is no such stage.
         """
-        from ...lowering.levels import STAGES, show
+        from ...lowering.stages import STAGES, show
 
         with compiling_for(self.compiled_for):
             if stage in STAGES:

@@ -34,7 +34,6 @@ from ...dialect.types.tensor_types import TensorType, Type, as_given
 from ...dialect.types.unify import bind
 from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.analysis.parallel_loops import uses_grid
-from ...lowering.levels import STAGES
 from ...lowering.loops.expand_functions import expand_functions
 from ...lowering.loops.guard_accesses import guard_accesses
 from ...lowering.loops.kernel_condition_to_branch import kernel_condition_to_branch
@@ -47,6 +46,7 @@ from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
 from ...lowering.pipeline import schedule, schedule_for_gpu
 from ...lowering.processor import compiling_for
+from ...lowering.stages import STAGES
 from ...lowering.storage.place_buffers import place_buffers
 from ..cache import disk_cache
 from ..cuda.emulator.races import Fault

@@ -37,7 +37,7 @@ Terms: TypeAlias = list[tuple[Expr, int]]  # multiples of expressions
 
 
 @dataclass
-class Scope:
+class KnownValues:
     """The values known at the current point of a kernel, and the vector loop around it."""
 
     written: set[Tensor]
@@ -92,7 +92,7 @@ class Addresses:
     """
 
     b: ll.IRBuilder
-    scope: Scope
+    scope: KnownValues
     sizes: Mapping[object, ll.Value]
     value: Callable[[Expr], ll.Value]
     spell: Callable[[str, list[ll.Value], Expr], ll.Value]

@@ -23,7 +23,7 @@ from ...dialect.types.tensor_types import F16, F32, F64, I1, I32, I64, UI64, Ele
 from ...lowering.loops.nontemporal_stores import PART
 from ...lowering.processor import processor
 from . import ir_builder as ll
-from .addresses import Addresses, Scope
+from .addresses import Addresses, KnownValues
 from .scalar_spelling import (
     ANY_DIVISOR,
     INSTRUCTIONS,
@@ -64,7 +64,7 @@ class Expressions:
     """Emit values; `stream` is the non-temporal store."""
 
     b: ll.IRBuilder
-    scope: Scope
+    scope: KnownValues
     addresses: Addresses
     stream: Callable[[ll.Value, Tensor, ll.Value], None]
     numbers: dict[Expr, ll.Constant] = field(default_factory=dict)  # constants

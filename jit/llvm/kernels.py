@@ -24,7 +24,7 @@ from ...lowering.processor import processor
 from ...lowering.storage.place_buffers import ALIGNMENT
 from ..host_processor import features_at_hand
 from . import ir_builder as ll
-from .addresses import Addresses, Scope
+from .addresses import Addresses, KnownValues
 from .emit_nontemporal_stores import NontemporalStores
 from .expressions import Expressions
 from .keep_load_order import SINGLE_THREAD_ACQUIRE, reads_in_order
@@ -219,7 +219,7 @@ class KernelEmitter:
         }
         self.b = ll.IRBuilder()
         mutable = {*ir.written(kernel), *(kernel.parameters if kernel.aliasing else ())}
-        self.scope = Scope(mutable, self.arrays)
+        self.scope = KnownValues(mutable, self.arrays)
         # where break and continue go, by loop, and its kind
         self.targets: list[tuple[ll.Block, ll.Block, ir.LoopKind]] = []
         self.turns_left: ll.Value | None = None  # until a loop looks for signals

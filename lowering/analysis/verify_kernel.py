@@ -55,7 +55,7 @@ class LoweringError(AssertionError):
 
 
 @dataclass(frozen=True)
-class Scope:
+class Bindings:
     """The bindings and facts that hold at a statement."""
 
     indices: frozenset[ex.Index] = frozenset()
@@ -100,7 +100,7 @@ def unproved_accesses(
     element in several iterations. `home` has the arrays that parameters are views of.
     """
     checker = _Checker(kernel, strict, home or {})
-    scope = Scope(tensors=frozenset(kernel.parameters))
+    scope = Bindings(tensors=frozenset(kernel.parameters))
     if kernel.condition is not None:
         checker.expression(kernel.condition, scope)
         checker.hold(kernel.condition.type is I1, f"a condition of type {kernel.condition.type}")
@@ -151,7 +151,7 @@ class _Checker:
         if not condition:
             raise LoweringError(f"kernel @{self.kernel.name}: {message}", self.at)
 
-    def block(self, block: ir.Block, scope: Scope) -> None:
+    def block(self, block: ir.Block, scope: Bindings) -> None:
         for s in block:
             self.at = s
             for e in ir.expressions(s):
@@ -160,7 +160,7 @@ class _Checker:
                 scope = self.after_stores(s, scope)
             scope = self.after_stores(s, self.statement(s, scope))
 
-    def statement(self, s: ir.Statement, scope: Scope) -> Scope:
+    def statement(self, s: ir.Statement, scope: Bindings) -> Bindings:
         """Check one statement and return the scope of the statements after it."""
         match s:
             case ir.For():
@@ -201,7 +201,7 @@ class _Checker:
                 self.hold(all(e.type is I64 for e in at), "indices are i64")
         return scope
 
-    def after_stores(self, s: ir.Statement, scope: Scope) -> Scope:
+    def after_stores(self, s: ir.Statement, scope: Bindings) -> Bindings:
         """The scope without facts about elements that the statement may store to."""
         if not any(map(self.read_in, scope.facts)):
             return scope
@@ -223,12 +223,12 @@ class _Checker:
         return self.nest.home.get(tensor, tensor)
 
     def given(
-        self, scope: Scope, facts: list[Affine] | None, bound: ex.Expr | None = None
-    ) -> Scope:
+        self, scope: Bindings, facts: list[Affine] | None, bound: ex.Expr | None = None
+    ) -> Bindings:
         order = scope.order if bound is None else {**scope.order, key(bound): len(scope.order) + 1}
         return copy(scope, facts=(*scope.facts, *(facts or ())), order=order)
 
-    def allocation(self, tensor: ex.Tensor, scope: Scope) -> Scope:
+    def allocation(self, tensor: ex.Tensor, scope: Bindings) -> Bindings:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
         if tensor.space in ("register", "stack", "shared", "pack"):
             if not isinstance(size := tensor.bytes, int):
@@ -251,7 +251,7 @@ class _Checker:
 
     # loops
 
-    def loop(self, s: ir.For, scope: Scope) -> None:
+    def loop(self, s: ir.For, scope: Bindings) -> None:
         self.hold(s.index not in scope.indices, f"%{s.index.name} is bound twice")
         self.hold(s.start.type is I64 and s.end.type is I64, "loop bounds are i64")
         self.hold(
@@ -292,7 +292,7 @@ class _Checker:
         except Differs as e:
             self.hold(False, str(e))
 
-    def range(self, s: ir.For, scope: Scope) -> None:
+    def range(self, s: ir.For, scope: Bindings) -> None:
         """Check that a loop that runs at all begins at 0 or above, and ends within the index's
         extent.
         """
@@ -323,7 +323,7 @@ class _Checker:
                 return
             raise carried(self.kernel, s, store, other)
 
-    def store(self, s: ir.Store, scope: Scope) -> None:
+    def store(self, s: ir.Store, scope: Bindings) -> None:
         self.hold(
             s.value.type is s.tensor.element,
             f"%{s.tensor.name} is {s.tensor.element}, the value {s.value.type}",
@@ -341,13 +341,13 @@ class _Checker:
 
     # expressions
 
-    def varies(self, e: ex.Expr, scope: Scope) -> bool:
+    def varies(self, e: ex.Expr, scope: Bindings) -> bool:
         """Test whether an expression may differ between the lanes of the vector loop."""
         if scope.lane is None or (isinstance(e, ex.Apply) and e.function == "any"):
             return False
         return any(n is scope.lane or varies(n, scope.varying) for n in walk(e))
 
-    def expression(self, e: ex.Expr, scope: Scope) -> None:
+    def expression(self, e: ex.Expr, scope: Bindings) -> None:
         for n in walk(e):
             match n:
                 case ex.Index():
@@ -359,7 +359,7 @@ class _Checker:
                 case ex.Read(tensor, at):
                     self.access(tensor, at, scope)
 
-    def access(self, tensor: ex.Tensor, at: tuple[ex.Expr, ...], scope: Scope) -> None:
+    def access(self, tensor: ex.Tensor, at: tuple[ex.Expr, ...], scope: Bindings) -> None:
         self.hold(tensor in scope.tensors, f"%{tensor.name} is not allocated")
         self.hold(
             len(at) == tensor.rank, f"%{tensor.name} has {tensor.rank} axes, got {len(at)} indices"
@@ -381,7 +381,7 @@ class _Checker:
                     self.unproved.indices.add((i, d))
 
 
-def _open(goal: Affine, scope: Scope) -> bool:
+def _open(goal: Affine, scope: Bindings) -> bool:
     """Test whether a goal depends on data or on sizes that are checked when the program is
     called.
     """

@@ -50,7 +50,7 @@ ORDER = {
     "lowering": "processor pass_context clocked_plan passes "
     "math analysis graph formulas loops layout "
     "contraction storage reductions gpu stepping scheduling mlir "
-    "verify_passes pipeline explain_strategies operation_costs levels",
+    "verify_passes pipeline explain_strategies operation_costs stages",
     "jit": "options host_processor targets cache llvm runtime calls c cuda functions compile "
     "source_cache aot",
     "cvm": "tracing numpy transforms dali theano ops kernels importers terminal quantization scheduling testing proving dask extending highlight "

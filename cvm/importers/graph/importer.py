@@ -34,11 +34,11 @@ from .folding import FoldingBuilder
 from .rules import (
     Array,
     Because,
+    ImportRule,
     Items,
     Known,
     Made,
     Parameter,
-    Rule,
     Unsupported,
 )
 
@@ -346,7 +346,7 @@ class At:
     rule_exactness: Exactness | None = field(
         default=None, kw_only=True
     )  # where the rule decides it
-    rules: ClassVar[Mapping[str, Rule]] = {}
+    rules: ClassVar[Mapping[str, ImportRule]] = {}
     refused: ClassVar[
         Mapping[str, str]
     ] = {}  # why an operator has no rule, where there is more to say
@@ -392,7 +392,7 @@ class At:
             raise Because(self.refused.get(self.op, "it has no rule"))
         return self.call(rule, [self.values[k] if k else None for k in self.graph_node.inputs])
 
-    def call(self, rule: Rule, inputs: Sequence[Any]) -> Made:
+    def call(self, rule: ImportRule, inputs: Sequence[Any]) -> Made:
         if len(inputs) < sum(not (p.optional or p.variadic) for p in rule.parameters):
             raise ValueError(f"it has {len(inputs)} inputs")
         return rule.function(self, *map(self.convert, rule.inputs(len(inputs)), inputs))

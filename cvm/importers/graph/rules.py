@@ -79,7 +79,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ImportRule:
     """The import of nodes of one operator."""
 
     op: str
@@ -105,13 +105,13 @@ KINDS = {
 }  # else Node
 
 
-def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
+def table(rules: dict[str, ImportRule]) -> Callable[..., Callable[[F], F]]:
     """The decorator that enters functions in a table of rules, with their exactness."""
 
     def rule(*names: str, exact: Exactness = EXACT, floats: Exactness = EXACT) -> Callable[[F], F]:
         def enter(function: F) -> F:
             for name in names:
-                rules[name] = Rule(name, function, parameters(function), (exact, floats))
+                rules[name] = ImportRule(name, function, parameters(function), (exact, floats))
             return function
 
         return enter

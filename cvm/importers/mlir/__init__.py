@@ -31,11 +31,19 @@ from cvm.importers.exactness import EXACT, Exactness, Imported
 from cvm.importers.graph import importer as graph
 from cvm.importers.graph.elementwise import ufunc
 from cvm.importers.graph.importer import MAX_DEPTH, MISSING, GraphNode, Importer
-from cvm.importers.graph.rules import Array, Because, Known, Rule, Unsupported, known_size, table
+from cvm.importers.graph.rules import (
+    Array,
+    Because,
+    ImportRule,
+    Known,
+    Unsupported,
+    known_size,
+    table,
+)
 
 # what an axis is read at: a dimension, or a sum of some, each times a factor, and a number
 Access: TypeAlias = int | tuple[dict[int, int], int]
-RULES: dict[str, Rule] = {}
+RULES: dict[str, ImportRule] = {}
 rule = table(RULES)
 
 

@@ -19,7 +19,7 @@ from cvm.dialect.types.sizes import Undecided
 from cvm.importers.exactness import Exactness
 from cvm.importers.graph import importer as graph
 from cvm.importers.graph.importer import MAX_DEPTH, GraphNode, Missing, Values
-from cvm.importers.graph.rules import Because, Known, Made, Rule, Unsupported, real_axes
+from cvm.importers.graph.rules import Because, ImportRule, Known, Made, Unsupported, real_axes
 
 from .elements import to_array
 from .exactness import of_operator
@@ -172,7 +172,7 @@ class At(graph.At):
         """The strings whose indices a value holds, if it does."""
         return self.importer.labels.get(x.value) if isinstance(x, Node) else None
 
-    def call(self, rule: Rule, inputs: Sequence[Any]) -> Made:
+    def call(self, rule: ImportRule, inputs: Sequence[Any]) -> Made:
         labels = next(filter(None, map(self.labels_of, inputs)), None)
         if labels is not None and self.name not in TAKES_LABELS:
             raise Unsupported("strings")

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cvm.importers.graph.rules import F, Function, Rule, parameters
+from cvm.importers.graph.rules import F, Function, ImportRule, parameters
 
 LATEST = 10**6
 
 
 @dataclass(frozen=True)
-class OpsetRule(Rule):
+class OpsetRule(ImportRule):
     """The import of nodes of one operator, in the opsets from `since` to below `until`."""
 
     since: int = 1

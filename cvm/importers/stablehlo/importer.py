@@ -17,11 +17,11 @@ from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.graph import importer as graph
 from cvm.importers.graph.elementwise import ufunc
 from cvm.importers.graph.importer import MAX_DEPTH, GraphNode, Importer
-from cvm.importers.graph.rules import Because, Items, Parameter, Rule, Unsupported, table
+from cvm.importers.graph.rules import Because, ImportRule, Items, Parameter, Unsupported, table
 
 from .text import Block, Operation, Wrong, typed
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, ImportRule] = {}
 rule = table(RULES)
 OUTSIDE = "it needs more than one device, or effects in an order"
 REFUSED = {

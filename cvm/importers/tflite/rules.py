@@ -22,11 +22,11 @@ from cvm.dialect.types.tensor_types import ElementType
 from cvm.importers.exactness import ROUNDED, Exactness
 from cvm.importers.flatbuffer import Table, options
 from cvm.importers.graph import importer as graph
-from cvm.importers.graph.rules import Known, Rule, Unsupported, table
+from cvm.importers.graph.rules import ImportRule, Known, Unsupported, table
 
 from .schema import ELEMENTS, SCHEMA
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, ImportRule] = {}
 # kernels clip results to finite numbers, and choose between equal zeros in their own order
 FINITE = Exactness("every element and result is finite, and none is -0.0")
 Ints: TypeAlias = tuple[int, ...]  # an input that is constant integers

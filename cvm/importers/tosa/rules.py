@@ -13,7 +13,7 @@ from cvm.dialect.types.tensor_types import ELEMENT_TYPES, I8, I16, I32, I64, Ele
 from cvm.importers.exactness import ANY, EXACT, Exactness
 from cvm.importers.graph import importer as graph
 from cvm.importers.graph.elementwise import number, ufunc
-from cvm.importers.graph.rules import Array, Because, Ints, Known, Rule, Unsupported, table
+from cvm.importers.graph.rules import Array, Because, ImportRule, Ints, Known, Unsupported, table
 
 from .schema import ELEMENTS, Graph, Tensor
 
@@ -48,7 +48,7 @@ REFUSED = {
     "CONV3D": "quant.conv2d has two dimensions of space",
     "CUSTOM": "the specification does not say what it computes",
 }
-RULES: dict[str, Rule] = {}
+RULES: dict[str, ImportRule] = {}
 rule = table(RULES)
 STAYS = Exactness(
     "no number leaves its type, beyond which the result is unpredictable", sums=(ANY,)
