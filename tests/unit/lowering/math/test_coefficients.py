@@ -14,7 +14,7 @@ import pytest
 import tiers
 
 mpmath = pytest.importorskip("mpmath")
-sys.path.append(str(Path(__file__).parents[3] / "docs"))
+sys.path.append(str(Path(__file__).parents[4] / "docs"))
 
 import coefficients  # noqa: E402
 from coefficients import TABLES  # noqa: E402
