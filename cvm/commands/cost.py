@@ -33,6 +33,10 @@ CHAIN, STEPS = (
     12,
     1 << 18,
 )  # independent sums, which hide the latency of a fused product and sum, and their terms
+DEPTH, TIMES = (
+    256,
+    1 << 9,
+)  # words of a sum of 32 x 32 tiles, 32 KB of each factor, and how often it is computed
 Place = tuple[float, float]
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 760.0, 380.0, 64.0, 44.0, 16.0
 
@@ -129,6 +133,8 @@ def table(costs: Mapping[str, Cost], roof: "Roofline") -> Iterator[str]:
         f"{rate_text(roof.bytes)}B/s at most; "
         f"memory is the limit below {roof.ridge:.3g} op/B"
     )
+    if roof.tiles:
+        yield f"matrix tiles of bytes: {rate_text(roof.tiles)}op/s at most"
 
 
 # The roofline
@@ -142,6 +148,7 @@ class Roofline:
     threads: int
     operations: float
     bytes: float
+    tiles: float = 0  # operations of matrix tiles of bytes; 0: the machine uses none
 
     @property
     def ridge(self) -> float:
@@ -165,21 +172,25 @@ class Point:
 def roofline() -> Roofline:
     """Measure this machine, or recall what was measured before from the disk cache."""
     threads = cvm.get_num_threads()
-    name = disk_cache.key("roofline 1", host_name(), str(threads))
+    name = disk_cache.key("roofline 2", host_name(), host_processor().matrix_tiles, str(threads))
     if (stored := disk_cache.load(name)) is not None:
         return Roofline(**json.loads(stored))
     here = host_processor()
     lanes = here.vector_bytes // 4
     n = max(BYTES, 4 * here.l3_bytes) // 256 // lanes * lanes
-    text = page("roofline.loops", LANES=lanes, CHAIN=CHAIN, STEPS=STEPS, LENGTH=n)
-    stream, sums = re.split(r"^(?=kernel @sums)", text, flags=re.MULTILINE)
+    sizes = {"LANES": lanes, "CHAIN": CHAIN, "STEPS": STEPS, "LENGTH": n}
+    text = page("roofline.loops", **sizes, DEPTH=DEPTH, TIMES=TIMES)
+    stream, sums, tiles = re.split(r"^(?=kernel @(?:sums|tiles))", text, flags=re.MULTILINE)
     moving, summing = (
         _fastest(stream, np.ones((64, n), np.float32)),
         _fastest(sums, np.full(lanes, 0.5, np.float32)),
     )
-    measured = Roofline(
-        host_name(), threads, 2 * 64 * CHAIN * lanes * STEPS / summing, 2 * 256 * n / moving
-    )
+    products = 0.0
+    if here.matrix_tiles == "instructions":
+        taken = _fastest(tiles, np.ones((32, DEPTH), np.int32))
+        products = 2 * 64 * TIMES * 32 * 32 * 4 * DEPTH / taken
+    summed = 2 * 64 * CHAIN * lanes * STEPS / summing
+    measured = Roofline(host_name(), threads, summed, 2 * 256 * n / moving, products)
     disk_cache.store(name, json.dumps(asdict(measured)).encode())
     return measured
 

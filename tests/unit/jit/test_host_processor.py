@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import pickle
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cvm.jit import host_processor
+from cvm.jit.cache import keys
+from cvm.jit.cache.keys import environment
 from cvm.jit.host_processor import cache_sizes, host_features
-from cvm.lowering.processor import LEVELS, NAMED, Processor, named, processor
+from cvm.lowering.processor import AMX, LEVELS, NAMED, Processor, named, processor
 
 import cvm
 
@@ -78,3 +84,58 @@ def test_cache_sizes_are_those_of_the_system_within_limits(tmp_path: Path) -> No
         "l3_bytes": 32 << 20,
     }
     assert cache_sizes(tmp_path / "none") == {}
+
+
+class Libc:
+    """A C library whose system answers what it is asked for."""
+
+    def __init__(self, error: int) -> None:
+        self.error = error
+
+    def syscall(self, *asked: int) -> int:
+        assert asked == host_processor.ASK_FOR_TILES
+        ctypes.set_errno(self.error)
+        return -1 if self.error else 0
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(0, ""), (errno.ENOSPC, "signal handlers"), (errno.EINVAL, "invalid argument")],
+)
+def test_the_system_is_asked_for_matrix_tiles(
+    error: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal leaves byte dot products."""
+    features = dict.fromkeys(("avx512bw", "avx512vl", "avx512vnni", *AMX), True)
+    monkeypatch.setattr(host_processor.llvm, "get_host_cpu_features", lambda: features)
+    monkeypatch.setattr(host_processor.ctypes, "CDLL", lambda *_, **how: Libc(error))
+    monkeypatch.setattr(host_processor.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(host_processor.platform, "system", lambda: "Linux")
+    asked = host_processor.tiles_refused.__wrapped__
+    monkeypatch.setattr(host_processor, "tiles_refused", asked)
+    assert (
+        why in asked() and bool(asked()) == bool(error) and host_processor.why_no_tiles() == asked()
+    )
+    found = host_processor.host_features.__wrapped__()
+    assert (found >= AMX) == (not error)
+    described = host_processor.with_features(found, "", "", (), {})
+    assert described.matrix_tiles == ("" if error else "instructions")
+    assert described.has_int8_dot_product
+
+
+def test_emulated_tiles_have_code_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = host_processor.host_processor()
+    known = {environment()}
+    for tiles in {"", "loops", "instructions"} - {here.matrix_tiles}:
+        monkeypatch.setattr(keys, "host_processor", lambda t=tiles: replace(here, matrix_tiles=t))
+        known.add(environment())
+    assert len(known) == 3
+    monkeypatch.setattr(host_processor, "EMULATED", {"matrix_tiles": "loops"})
+    assert host_processor.host_processor.__wrapped__().matrix_tiles == "loops"
+
+
+def test_other_programs_need_not_ask_for_tiles() -> None:
+    described = named("sapphirerapids")
+    assert described is not None and described.matrix_tiles == "instructions"
+    other = described.without_matrix_tiles
+    assert not other.matrix_tiles and not AMX & {*other.features} and other.has_int8_dot_product

@@ -29,6 +29,7 @@ from int8_programs import PROGRAMS
 from legal_and_equal import checked
 
 import cvm
+from cvm.terminal.files import page
 
 MORE = {
     "dense, 33 rows": ("cvm.dense %x, %w", (33, 64), (48, 64)),
@@ -297,3 +298,12 @@ def test_matrix_loops_in_text(
     compile_for(**vars(processor("instructions")))
     np.testing.assert_array_equal(cvm.compile(cvm.parse(plain))(a, b), wanted)
     assert bool(interpreted.products) == FORMS[form]
+
+
+def test_the_roof_of_a_machine_is_that_of_its_tiles() -> None:
+    """The kernel by which `cvm cost` measures tiles is computed by them."""
+    text = page("roofline.loops", LANES=8, CHAIN=1, STEPS=1, LENGTH=8, DEPTH=64, TIMES=2)
+    code = cvm.compile(cvm.parse(text[text.index("kernel @tiles") :]), cpu="sapphirerapids").lower(
+        "asm"
+    )
+    assert code.count("\ttdpbssd") == 4
