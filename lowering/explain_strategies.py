@@ -144,7 +144,9 @@ def _described() -> str:
         ", ".join(d.mnemonic for d in p.dot_products if d.vector_bytes == width)
         or "no dot products"
     )
-    return f"{p.cpu or 'any processor'}: {p.vector_registers} vectors of {width} bytes, {products}"
+    tiles = ", matrix tiles" if p.matrix_tiles else ""
+    vectors = f"{p.vector_registers} vectors of {width} bytes"
+    return f"{p.cpu or 'any processor'}: {vectors}, {products}{tiles}"
 
 
 def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
