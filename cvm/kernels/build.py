@@ -749,6 +749,7 @@ class Builder(ArrayExpressions):
         self.source, self.definitions = body.source, body.definitions
         self.checks = self.checks and function.checks
         self.variables, self.presumed = {}, []
+        facts, self.facts = self.facts, [*self.facts]  # those of its values are of no use later
         own, self.own = self.own, (len(self.made), body.results)
         self.callers.append(function.py_func)
         try:
@@ -756,7 +757,7 @@ class Builder(ArrayExpressions):
             self.settle_names()
         finally:
             self.callers.pop()
-            self.own = own
+            self.own, self.facts = own, facts
             self.own_variables += self.variables.values()
             self.source, self.definitions, self.checks, self.variables, self.presumed = outer
 

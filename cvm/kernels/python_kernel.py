@@ -276,4 +276,6 @@ def _refusal(value: object) -> str:
         )
     if isinstance(value, int):
         return f"{value} does not fit into 64 bits"
+    if type(value).__name__ == "TracedArray":
+        return "kernels are not called in traced functions yet: call it before or after, on arrays"
     return f"a {type(value).__name__} is not taken: kernels take numbers and NumPy arrays"

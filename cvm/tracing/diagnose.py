@@ -65,7 +65,7 @@ def instead_of_branch(span: Span) -> str:
     return "np.where(condition, a, b)"
 
 
-def _around(span: Span) -> list[ast.AST]:
+def _around(span: Span) -> list[ast.expr | ast.stmt]:
     """The nodes of Python's syntax around a place that begin in its line, the innermost first."""
     text = span.source.text
     try:
@@ -75,7 +75,7 @@ def _around(span: Span) -> list[ast.AST]:
     line = span.source.line(span.line)
     column = len(line[: span.column - 1].encode())
     end = column + len(text[span.start : span.end].encode())
-    found = [
+    found: list[ast.expr | ast.stmt] = [
         n
         for n in ast.walk(tree)
         if isinstance(n, (ast.expr, ast.stmt))

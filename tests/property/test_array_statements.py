@@ -1,4 +1,6 @@
-"""Random statements on slices of arrays that may overlap give what Python gives on NumPy arrays."""
+"""Random statements on slices of arrays that may overlap, and random calls of kernels, give what
+Python gives on NumPy arrays.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import tiers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.fuzz.array_statements import run
+from tests.fuzz import array_statements, kernel_calls
 
 
 def test_statements_mean_what_numpy_does(tmp_path: Path) -> None:
@@ -20,5 +22,16 @@ def test_statements_mean_what_numpy_does(tmp_path: Path) -> None:
         linecache.clearcache()
         folder = tmp_path / str(n)
         folder.mkdir()
-        accepted += run(f"statements {n}", folder)
+        accepted += array_statements.run(f"statements {n}", folder)
     assert accepted >= count // 8
+
+
+def test_calls_mean_what_python_does(tmp_path: Path) -> None:
+    count = 300 if tiers.everything else 6
+    accepted = 0
+    for n in range(count):
+        linecache.clearcache()
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        accepted += kernel_calls.run(f"calls {n}", folder)
+    assert accepted >= count // 2
