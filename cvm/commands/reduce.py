@@ -94,12 +94,12 @@ def _modules(text: str, name: str) -> Iterator[str]:
     """
     if not isinstance(program := read_level(name, text), Module):
         return
-    for key in program.functions:
-        if len(program.functions) > 1:
+    for key in program.named:
+        if len(program.named) > 1:
             yield print_module(
                 program.with_functions({k: f for k, f in program.functions.items() if k != key})
             )
-    for key, function in program.functions.items():
+    for key, function in program.named.items():
         if not isinstance(function, Graph):
             for smaller in _functions(function):
                 yield print_module(program.with_functions({**program.functions, key: smaller}))
