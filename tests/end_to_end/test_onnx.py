@@ -299,7 +299,7 @@ def test_sizes_that_have_to_be_given() -> None:
     made = model(
         [
             helper.make_node(
-                "MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"
+                "MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[3, 3], auto_pad="SAME_UPPER"
             )
         ],
         {"x": ("N", 2, "H", "W")},
@@ -308,12 +308,8 @@ def test_sizes_that_have_to_be_given() -> None:
     with pytest.raises(cvm.ParseError) as caught:
         cvm.from_onnx(made)
     assert "--size NAME=N" in caught.value.diagnostics[0].notes[-1].message
-    assert run(made, np.ones((1, 2, 3, 3), np.float32), sizes={"H": 3, "W": 3}).shape == (
-        1,
-        2,
-        2,
-        2,
-    )
+    y = run(made, np.ones((1, 2, 3, 3), np.float32), sizes={"H": 3, "W": 3})
+    assert y.shape == (1, 2, 1, 1)
     with pytest.raises(
         cvm.ParseError, match="a size is of an input or a dimension of one, H, N, W, x, got 'M'"
     ):
@@ -366,6 +362,50 @@ OPEN: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, np.ndarray]]] = {
         IMAGES,
         {"w": np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3)},
     ),
+    "same padding of each size": (
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], auto_pad="SAME_UPPER", **HALVES),
+            helper.make_node("MaxPool", ["c"], ["y"], auto_pad="SAME_UPPER", **HALVES),
+        ],
+        IMAGES,
+        {"w": np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3) - 18},
+    ),
+    "twice as high and half as wide": (
+        [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")],
+        IMAGES,
+        {"scales": np.array([1, 1, 2, 0.5], np.float32)},
+    ),
+    "nearest": (
+        [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="nearest")],
+        IMAGES,
+        {"scales": np.array([1, 1, 2, 1.5], np.float32)},
+    ),
+    "resized to a computed size": (
+        of_shape(
+            2,
+            helper.make_node("Shape", ["x"], ["first"], end=2),
+            helper.make_node("Mul", ["t", "axis3"], ["w"]),
+            helper.make_node("Concat", ["first", "t", "w"], ["sizes"], axis=0),
+            helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="cubic"),
+        ),
+        IMAGES,
+        {},
+    ),
+    **{
+        f"{mode} of computed widths": (
+            of_shape(
+                3,
+                helper.make_node("Div", ["t", "axis2"], ["half"]),
+                helper.make_node("Sub", ["t", "half"], ["other"]),
+                helper.make_node("Sub", ["other", "axis1"], ["less"]),
+                helper.make_node("Concat", ["none", "half", "none", "less"], ["pads"], axis=0),
+                helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode),
+            ),
+            IMAGES,
+            {"none": np.zeros(3, np.int64)},
+        )
+        for mode in ("constant", "edge", "reflect")
+    },
     "range from a size": (
         of_shape(
             3,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from operator import mul
+from operator import add, mul
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from cvm.dialect.ir.verify import verify
 from cvm.dialect.support.diagnostics import Note, Span
 from cvm.dialect.support.limits import LIMITS, excess
 from cvm.dialect.types.sizes import Dim, Size, Undecided, same_size
-from cvm.dialect.types.tensor_types import BY_DTYPE, I64, MAX_SIZE, TensorType, kind_of
+from cvm.dialect.types.tensor_types import BY_DTYPE, I32, I64, MAX_SIZE, TensorType, kind_of
 from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
 from cvm.lowering.graph.dce import dce
@@ -183,6 +183,15 @@ class Importer:
             case ((("//", a, int(b)), 1),) if b > 0:
                 every = {"begin": (b - 1,), "end": (MAX_SIZE,), "strides": (b,)}
                 return self.builder.apply("cvm.slice", self._row(a), **every)
+            case (((("min", int(c), a) | ("min", a, int(c))), 1),) if c >= MAX_SIZE:
+                return self._row(a)  # of a slice to the end
+        less = reduce(add, [atom * -f for atom, f in parts if f < 0], 0)
+        if less and any(f > 0 for _, f in parts):
+            # how many windows as long as the smaller part there are in the larger one
+            whole, window = (self.like((1, 1, 1, size + 1)).cast(I32) for size in (n + less, less))
+            windows = self.builder.apply("cvm.conv2d", whole, window)
+            row = self.builder.apply("builtin.pad", windows, before=(0,) * 4, after=(0, 0, 0, -1))
+            return row.dimshuffle([3]).scalar("neq", 0)
         raise Unsupported("a size that is computed of unknown ones")
 
     def inputs_of(self, node: Node) -> set[str]:

@@ -15,6 +15,7 @@ from .importer import At
 from .rules import MAX_CONSTANT, Array, Known, Unsupported, known_size, numbers, static
 
 FAR = 1 << 40
+OF_SIZES = ("constant", "reflect", "edge")  # the borders that may be of unknown size
 
 
 def counted(start: Array, limit: Array, delta: Array) -> Array:
@@ -203,10 +204,21 @@ def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
     return parts
 
 
-def bordered_of_size(at: At, x: Node, axis: int, n: Size, b: int, a: int, mode: str) -> Node:
-    """A border along an axis of unknown size; a call in which it would be mirrored twice fails."""
-    places = counted_from(at, 0, n + (b + a)) - b
-    last = at.node(np.array(n, object)) - 1
+def bordered_of_size(
+    at: At, x: Node, axis: int, b: Dim, a: Dim, mode: str, value: Node | None = None
+) -> Node:
+    """A border along an axis, one of the three of unknown size; a call in which it would be
+    mirrored twice fails.
+    """
+    n = x.shape[axis]
+    first, length = (at.node(np.array(size, object)) for size in (b, n))
+    places = counted_from(at, 0, n + b + a) - first
+    last = length - 1
+    if mode == "constant":
+        inside = places.scalar("ge", 0).scalar("and_", places.scalar("lt", length))
+        y = at.apply("builtin.gather", x, places, axes=(axis,), mode="clip")
+        column = inside.dimshuffle([0 if j == axis else "x" for j in range(x.rank)])
+        return column.scalar("switch", y, number(x, 0) if value is None else value.cast(x.element))
     if mode == "edge":
         places = places.scalar("maximum", 0).scalar("minimum", last)
     else:
@@ -248,16 +260,30 @@ def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], va
     )
 
 
-def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode: str) -> Node:
-    """A border of elements of the value: mirrored, the nearest ones, or from the other end."""
-    if min((*before, *after), default=0) < 0:  # what is cut off is not there to be mirrored
+def bordered(
+    at: At,
+    x: Node,
+    before: Sequence[Dim],
+    after: Sequence[Dim],
+    mode: str,
+    value: Node | None = None,
+) -> Node:
+    """A border of elements of the value: mirrored, the nearest ones, or from the other end; or, of
+    unknown size, of another value.
+    """
+    computed = any(isinstance(n, Size) for n in (*before, *after))
+    # elements that are cut off are not there to be mirrored
+    if not computed and min((*before, *after), default=0) < 0:
         first, last = (tuple(min(n, 0) for n in side) for side in (before, after))
         x = at.apply("builtin.pad", x, before=first, after=last)
         before, after = ([max(n, 0) for n in side] for side in (before, after))
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
-        if (b or a) and isinstance(n := x.shape[axis], Size) and mode in ("reflect", "edge"):
-            x = bordered_of_size(at, x, axis, n, b, a, mode)
-        elif b or a:
+        if same_size(b, 0) and same_size(a, 0):
+            continue
+        if any(isinstance(n, Size) for n in (x.shape[axis], b, a)) and mode in OF_SIZES:
+            x = bordered_of_size(at, x, axis, b, a, mode, value)
+        else:
+            b, a = known_size(b, "a border"), known_size(a, "a border")
             (n,) = static(x, "an axis with a border", (axis,))
             places = numbers(n + b + a) - b
             if n == 0 or (mode == "reflect" and n == 1 and places.size > 1):

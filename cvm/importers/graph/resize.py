@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isnan, nan
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.sizes import Dim, same_size
+from cvm.dialect.types.sizes import Dim, Size, same_size
+from cvm.dialect.types.tensor_types import F32, I64
 
 from .elementwise import number
 from .importer import At
+from .movement import counted_from
 from .rules import MAX_CONSTANT, Unsupported, known_size, static
 
 WHAT = "what is resized"  # of unknown size, in a refusal
@@ -137,10 +140,71 @@ def along(
     return total
 
 
+def along_of_size(at: At, x: Node, axis: int, m: Dim, factor: float, sampling: Sampling) -> Node:
+    """An axis resized from or to an unknown size, where places and weights are computed in f32 in
+    a call. A factor of NaN is the ratio of the sizes.
+    """
+    if sampling.exclude or sampling.antialias or sampling.transform not in OF_SIZES:
+        raise Unsupported(f"coordinates by {sampling.transform} in an axis of unknown size")
+    if x.element.kind != "float" and sampling.mode != "nearest":
+        raise Unsupported("integers between others")
+    i = counted_from(at, 0, m).cast(F32)
+    n, length = (at.node(np.array(size, object)).cast(F32) for size in (x.shape[axis], m))
+    scale = length / n if isnan(factor) else at.node(np.array(factor, np.float32))
+    if sampling.transform == "asymmetric":
+        at_x = i / scale
+    elif sampling.transform == "align_corners":
+        at_x = i * (n - 1.0) / (length - 1.0).scalar("maximum", 1.0)
+    else:
+        at_x = (i + 0.5) / scale - 0.5
+        if sampling.transform == "pytorch_half_pixel":
+            at_x = length.scalar("gt", 1.0).scalar("switch", at_x, 0.0)
+    column = ["x" if j != axis else 0 for j in range(x.rank)]
+    total: Node | None = None
+    for place, weight in taps_of(at_x, sampling):
+        k = place.cast(I64)
+        term = at.apply("builtin.gather", x, k, axes=(axis,), mode="clip")
+        term = term if weight is None else term * weight.cast(x.element).dimshuffle(column)
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+OF_SIZES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+_ROUNDED: dict[str, Callable[[Node], Node]] = {
+    "round_prefer_floor": lambda x: (x - 0.5).scalar("ceil"),
+    "round_prefer_ceil": lambda x: (x + 0.5).scalar("floor"),
+    "floor": lambda x: x.scalar("floor"),
+    "ceil": lambda x: x.scalar("ceil"),
+}
+
+
+def taps_of(x: Node, sampling: Sampling) -> list[tuple[Node, Node | None]]:
+    """The places of the elements near places, with their weights."""
+    if sampling.mode == "nearest":
+        if sampling.rounding not in _ROUNDED:
+            raise Unsupported(f"rounding by {sampling.rounding}")
+        return [(_ROUNDED[sampling.rounding](x), None)]
+    first = x.scalar("floor")
+    t = x - first
+    if sampling.mode == "linear":
+        return [(first, 1.0 - t), (first + 1.0, t)]
+    a = sampling.coefficient
+
+    def inner(x: Node) -> Node:
+        return (x * (a + 2) - (a + 3)) * x * x + 1.0
+
+    def outer(x: Node) -> Node:
+        return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
+
+    weights = [outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)]
+    return [(first + float(k - 1), w) for k, w in enumerate(weights)]
+
+
 def stretches(sizes: Sequence[Dim], output_sizes: Sequence[Dim]) -> list[float]:
-    """The factor by which each axis is resized."""
+    """The factor by which each axis is resized; NaN if only a call knows it."""
     return [
-        1.0 if same_size(n, m) else known_size(m, WHAT) / known_size(n, WHAT)
+        1.0 if same_size(n, m) else m / n if isinstance(m, int) and isinstance(n, int) else nan
         for n, m in zip(sizes, output_sizes, strict=True)
     ]
 
@@ -158,6 +222,10 @@ def resample(
     for axis, size, factor, part in zip(
         axes, sizes, factors, parts or [(0.0, 1.0)] * len(axes), strict=True
     ):
-        if not (same_size(size, x.shape[axis]) and factor == 1 and part == (0.0, 1.0)):
+        if same_size(size, x.shape[axis]) and factor == 1 and part == (0.0, 1.0):
+            continue
+        if isinstance(size, Size) or isinstance(x.shape[axis], Size):
+            x = along_of_size(at, x, axis, size, factor, sampling)
+        else:
             x = along(at, x, axis, known_size(size, WHAT), factor, sampling, part)
     return x

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.sizes import Dim, Size
+from cvm.dialect.types.sizes import Dim, Size, same_size
 from cvm.dialect.types.tensor_types import compute_type
 from cvm.importers.exactness import Exactness
 from cvm.importers.graph.contractions import (
@@ -30,7 +30,7 @@ from cvm.importers.graph.contractions import (
     windows,
 )
 from cvm.importers.graph.elementwise import combine, number
-from cvm.importers.graph.movement import part, reshaped
+from cvm.importers.graph.movement import bordered, part, reshaped
 from cvm.importers.graph.reductions import extreme, mean, total
 from cvm.importers.graph.rules import Array, Known, Unsupported, numbers, static
 
@@ -123,8 +123,8 @@ def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
 # Windows
 
 
-def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
-    """The window that the attributes say."""
+def spatial(at: At, x: Node, kernel: Sequence[int], sizes: Sequence[Dim] | None = None) -> Window:
+    """The window that the attributes say. Axes whose sizes differ from these are padded already."""
     rank = len(kernel)
     if x.rank != rank + 2:
         raise ValueError(f"the kernel has {rank} sizes, the input {x.rank - 2} spatial axes")
@@ -132,12 +132,43 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
     kind = at["auto_pad"] or "NOTSET"
     if kind.startswith("SAME"):
         sides = [
-            same_sides(n, k, s, d, kind)
-            for n, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)
+            same_sides(n, k, s, d, kind) if sizes is None or same_size(n, m) else (0, 0)
+            for n, m, k, s, d in zip(
+                x.shape[2:], (sizes or x.shape)[2:], kernel, strides, dilations, strict=True
+            )
         ]
         return Window(strides, dilations, [b for b, _ in sides], [a for _, a in sides])
     pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
     return Window(strides, dilations, pads[:rank], pads[rank:])
+
+
+def same_by_size(at: At, x: Node, kernel: Sequence[int], value: float) -> tuple[Node, Window]:
+    """What windows pass over, with a border of the value along axes of unknown size whose padding
+    SAME is another for another size, and the window.
+    """
+    before: list[Dim] = [0] * x.rank
+    after: list[Dim] = [0] * x.rank
+    rank, kind = len(kernel), at["auto_pad"] or ""
+    strides, dilations = at["strides"] or [1] * rank, at["dilations"] or [1] * rank
+    for j, k in enumerate(kernel if kind.startswith("SAME") and x.rank == rank + 2 else ()):
+        n, reach = x.shape[2 + j], dilations[j] * (k - 1) + 1
+        if isinstance(n, Size) and not is_same(n, k, strides[j], dilations[j], kind):
+            whole = ((n + (strides[j] - 1)) // strides[j] - 1) * strides[j] + reach
+            small = (whole - n) // 2
+            large = whole - n - small
+            before[2 + j], after[2 + j] = (small, large) if kind == "SAME_UPPER" else (large, small)
+    sizes = x.shape
+    x = bordered(at, x, before, after, "constant", number(x, value))
+    return x, spatial(at, x, kernel, sizes)
+
+
+def is_same(n: Dim, k: int, stride: int, dilation: int, kind: str) -> bool:
+    """Test whether padding SAME can be the same for every size."""
+    try:
+        same_sides(n, k, stride, dilation, kind)
+    except Unsupported:
+        return dilation * (k - 1) + 1 < stride
+    return True
 
 
 def same_sides(n: Dim, k: int, stride: int, dilation: int, kind: str) -> tuple[int, int]:
@@ -158,7 +189,7 @@ def same_sides(n: Dim, k: int, stride: int, dilation: int, kind: str) -> tuple[i
 
 @rule("Conv")
 def conv(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
-    window = spatial(at, x, kernel_sizes(at, w))
+    x, window = same_by_size(at, x, kernel_sizes(at, w), 0)
     if any(n < 0 for n in (*window.before, *window.after)):
         raise Unsupported("negative padding")
     return convolution(at, x, w, b, window, at["group"] or 1)
@@ -195,9 +226,11 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
 # Pooling
 
 
-def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> Window:
+def pool_windows(
+    at: At, x: Node, kernel: Sequence[int], sizes: Sequence[Dim] | None = None
+) -> Window:
     """The window of pooling, which at last reaches beyond the padding where ceil_mode says so."""
-    strides, dilations, before, after = spatial(at, x, kernel)
+    strides, dilations, before, after = spatial(at, x, kernel, sizes)
     if at["auto_pad"].startswith("SAME"):
         along = zip(x.shape[2:], kernel, strides, strict=True)
         known = [(n, k, s) for n, k, s in along if isinstance(n, int)]
@@ -226,9 +259,11 @@ def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> Window:
 @rule("MaxPool")
 def max_pooling(at: At, x: Node) -> Any:
     kernel = at["kernel_shape"]
-    window = pool_windows(at, x, kernel)
     if not at.wants(1):
-        return max_pool(at, x, kernel, window)
+        sizes = x.shape
+        x, _ = same_by_size(at, x, kernel, least(x))
+        return max_pool(at, x, kernel, pool_windows(at, x, kernel, sizes))
+    window = pool_windows(at, x, kernel)
     strides, dilations, before, _ = window
     rank, patches = len(kernel), windows(at, x, kernel, window, least(x))
     within = tuple(range(x.rank, patches.rank))

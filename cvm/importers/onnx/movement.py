@@ -295,20 +295,19 @@ def pad(
     """The value within a border; where the border is negative, less of it. A call fails where an
     axis of unknown size would be mirrored twice.
     """
-    sizes = [
-        known_size(n, "a border")
-        for n in ((at["pads"] or at["paddings"] or []) if pads is None else pads)
-    ]
+    sizes: list[Dim] = [*((at["pads"] or at["paddings"] or []) if pads is None else pads)]
     along = real_axes(axes.reshape(-1).tolist(), x.rank) if axes is not None else range(x.rank)
     if len(sizes) != 2 * len(along):
         raise ValueError(f"it has {len(sizes)} pads for {len(along)} axes")
-    before, after = [0] * x.rank, [0] * x.rank
+    before: list[Dim] = [0] * x.rank
+    after: list[Dim] = [0] * x.rank
     for axis, first, last in zip(along, sizes[: len(along)], sizes[len(along) :], strict=True):
         before[axis], after[axis] = first, last
     if value is None and at["value"] is not None:
         value = number(x, at["value"])
-    if at["mode"] != "constant":
-        return bordered(at, x, before, after, at["mode"])
+    if at["mode"] != "constant" or any(isinstance(n, Size) for n in sizes):
+        one = value if value is None or value.rank == 0 else at.apply("cvm.squeeze", value)
+        return bordered(at, x, before, after, at["mode"], one)
     if value is None:
         return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
     return with_border(

@@ -5,17 +5,17 @@ are computed here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from fractions import Fraction
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.sizes import Dim
+from cvm.dialect.types.sizes import Dim, Size
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.graph.contractions import contract
 from cvm.importers.graph.elementwise import clipped, number
 from cvm.importers.graph.movement import at_step
-from cvm.importers.graph.resize import WHAT, Sampling, along, resample, stretches
+from cvm.importers.graph.resize import WHAT, Sampling, resample, stretches, taps_of
 from cvm.importers.graph.rules import (
     Array,
     Ints,
@@ -30,6 +30,9 @@ from cvm.importers.graph.rules import (
 from .elements import I64
 from .importer import At
 from .rules import rule
+
+# the largest number in a ratio by which sizes below 2^14 are resized exactly in f32
+FINE = 1 << 10
 
 
 @rule("Upsample")
@@ -46,7 +49,7 @@ def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
     at.rule_exactness = exactness_of(sampling, x.shape, m, factors)
     for axis, scale in enumerate(factors):
         if scale != 1:
-            x = along(at, x, axis, known_size(m[axis], WHAT), float(scale), sampling)
+            x = resample(at, x, (axis,), (m[axis],), (float(scale),), sampling)
     return x
 
 
@@ -58,7 +61,9 @@ def resize(
     scales: Array | None = None,
     sizes: Ints | None = None,
 ) -> Known:
-    """Axes of unknown size keep their size."""
+    """Sizes may be computed of unknown ones, and scales of axes of unknown size are ratios of
+    integers up to 1024.
+    """
     axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else tuple(range(x.rank))
     sampling = Sampling(
         at["mode"].replace("bilinear", "linear"),
@@ -95,6 +100,8 @@ def exactness_of(
     sampling: Sampling, n: Sequence[Dim], m: Sequence[Dim], scales: Sequence[float]
 ) -> Exactness:
     """Say where onnxruntime leaves ONNX's definition; nearest elements are chosen in f32."""
+    if any(isinstance(d, Size) for d in (*n, *m)):
+        return EXACT if sampling.mode == "nearest" else ROUNDED
     pairs = [(float(a), float(b), s) for a, b, s in zip(n, m, scales, strict=True) if s != 1]
     if sampling.transform == "tf_crop_and_resize":
         return Exactness(
@@ -109,6 +116,11 @@ def exactness_of(
 
 def resized(n: Dim, factor: float) -> Dim:
     """The product in f32, the type of scales, without its fraction."""
+    if isinstance(n, Size) and factor != 1:
+        ratio = Fraction(float(factor))
+        if not 0 < ratio.numerator <= FINE or ratio.denominator > FINE:
+            raise Unsupported(f"an axis of unknown size resized by {factor}")
+        return n * ratio.numerator // ratio.denominator
     return n if factor == 1 else int(np.float32(known_size(n, WHAT)) * np.float32(factor))
 
 
@@ -192,19 +204,4 @@ def sampled(p: Node, mode: str) -> list[tuple[Node, Node | None]]:
     """The places of elements near a place, with their weights."""
     if mode == "nearest":
         return [(p.scalar("round_half_to_even"), None)]
-    first = p.scalar("floor")
-    t = p - first
-    if mode == "linear":
-        return [(first, 1.0 - t), (first + 1.0, t)]
-    if mode != "cubic":
-        raise Unsupported(f"the mode {mode}")
-    a = -0.75
-
-    def inner(x: Node) -> Node:
-        return ((x * (a + 2) - (a + 3)) * x * x) + 1.0
-
-    def outer(x: Node) -> Node:
-        return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
-
-    weights: list[Any] = [outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)]
-    return [(first + float(k - 1), w) for k, w in enumerate(weights)]
+    return taps_of(p, Sampling(mode, "", ""))
