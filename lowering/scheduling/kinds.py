@@ -17,7 +17,7 @@ from ...dialect.support.suggest import did_you_mean
 from ..analysis.accesses import allocated
 from ..analysis.intrinsics import INTRINSICS, Differs, Match
 from .find_loops import put, runs_whole, serial_loop
-from .restructure import moved_back, part_of, whole_parts
+from .restructure import moved_back, part_of, rest_of, whole_parts
 from .steps import Refused, step
 
 MAX_LANES = 64  # lanes of a vector loop whose number is not given; bounds compile time
@@ -44,7 +44,7 @@ def vectorize(kernel: ir.Kernel, loop: str, by: int | None = None, tail: str = "
     if tail not in ("peel", "shift"):
         raise Refused(f"tail is peel or shift, got {tail}")
     if tail == "peel":
-        return put(kernel, s, (vectors, part_of(s, cut, s.end)))
+        return put(kernel, s, (vectors, rest_of(s, lanes)))
     last = ir.replace(part_of(s, s.end - lanes, s.end), kind="vector", width=lanes)
     return put(kernel, s, moved_back(s, lanes, vectors, last))
 

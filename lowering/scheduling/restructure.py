@@ -12,7 +12,6 @@ The order of iterations stays, so they are always legal.
 from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.affine import Affine, affine, key
 from ...dialect.kernel_ir.expressions import (
-    ZERO,
     Const,
     Expr,
     Index,
@@ -78,7 +77,7 @@ def split_loop(s: ir.For, by: int, names: tuple[str, str], tail: str) -> ir.Bloc
         last = Index(names[1], by)
         again = clone(s.body, {s.index: s.end - by + last})
         return moved_back(s, by, tiles, ir.For(last, again))
-    return tiles, part_of(s, s.start + parts * by, s.end)
+    return tiles, rest_of(s, by)
 
 
 def moved_back(s: ir.For, by: int, main: ir.For, last: ir.For) -> ir.Block:
@@ -103,8 +102,15 @@ def moved_back(s: ir.For, by: int, main: ir.For, last: ir.For) -> ir.Block:
 
 
 def whole_parts(s: ir.For, by: int) -> Expr:
-    """The number of parts of `by` iterations."""
-    return _at_least(ZERO, s.length) // by
+    """The number of parts of `by` iterations; negative for some loops that run none."""
+    return s.length.expression() // by
+
+
+def rest_of(s: ir.For, by: int) -> ir.For:
+    """The loop over the iterations after those parts."""
+    whole = s.start + whole_parts(s, by) * by
+    never_negative = prove(s.length, (), {})
+    return part_of(s, whole if never_negative else maximum(s.start, whole), s.end)
 
 
 def part_of(s: ir.For, start: Expr, stop: Expr) -> ir.For:
