@@ -18,8 +18,8 @@ from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.kernel_ir.kernel_printer import array_names, plan_text
 from cvm.dialect.spec.operator import OPERATORS
 from cvm.lowering.analysis.verify_kernel import check_kernel
-from cvm.lowering.stages import at_stage, left_out
 from cvm.lowering.processor import compiling_for
+from cvm.lowering.stages import at_stage, left_out
 from cvm.parser.kernels import read_kernels
 from operator_checks import program
 from samples import SAMPLES
