@@ -143,8 +143,8 @@ def spatial(at: At, x: Node, kernel: Sequence[int], sizes: Sequence[Dim] | None 
 
 
 def same_by_size(at: At, x: Node, kernel: Sequence[int], value: float) -> tuple[Node, Window]:
-    """What windows pass over, with a border of the value along axes of unknown size whose padding
-    SAME is another for another size, and the window.
+    """The input with a border of the value along axes of unknown size whose padding SAME is another
+    for another size, and the window.
     """
     before: list[Dim] = [0] * x.rank
     after: list[Dim] = [0] * x.rank
