@@ -34,22 +34,22 @@ FOUND = ROOT / "docs" / "accuracy.json"
 PAGE = ROOT / "docs" / "accuracy.md"
 TEXT = """# Accuracy
 
-The transcendental functions are our own, the same expression on every target (`lowering/math`), so their results
-are the same bits everywhere. This is the largest error found of each, in units in the last place of the exact result,
-and the argument that has it. The bound is 2; correct rounding is 0.5.
+cvm has its own transcendental functions, with the same expression on every target (`lowering/math`), so their results
+have the same bits everywhere. The table gives the largest error found for each function, in units in the last place
+of the exact result, and the argument at which it occurs. The bound is 2; a correctly rounded result has an error of
+at most 0.5.
 
 | function | f16 | f32 | at | f32 tried | f64 | at | f64 tried |
 |---|---|---|---|---|---|---|---|
 {rows}
 
-"all" are the 2^32 values of f32 (and the 2^16 of f16). They are held against f64, which has 29 bits more; f64 against mpmath's
-100 bits, and, after the sum, against glibc's long double, which has 11 bits more. Arguments of f64 and pairs of them are
-drawn from all magnitudes and from near the places where a function overflows, vanishes, crosses zero or changes its formula,
-multiples of pi / 2 among them.
-f16 is computed in f32 and rounded.
+"all" means the 2^32 values of f32 (and the 2^16 values of f16). f32 results are compared with f64, which has 29 bits more. f64
+results are compared with mpmath at 100 bits; those after the plus sign are compared with glibc's long double, which has 11
+bits more. f64 arguments and pairs of them are drawn from all magnitudes, and from near the points where a function overflows,
+vanishes, crosses zero or changes its formula, such as multiples of pi / 2. f16 is computed in f32 and rounded.
 
-Written by `docs/accuracy.py` from `docs/accuracy.json`. `tests/property/test_accuracy.py` fails where a function gives other bits than when
-it was measured, or where another argument is found to be worse; `tests/property/test_transcendental_functions.py` holds the values at the edges.
+`docs/accuracy.py` writes this page from `docs/accuracy.json`. `tests/property/test_accuracy.py` fails if a function gives different bits than
+when it was measured, or if an argument with a larger error is found; `tests/property/test_transcendental_functions.py` tests the edge cases.
 """
 
 
