@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from operator import add, mul
+from operator import mul
 from typing import Any, ClassVar
 
 import numpy as np
@@ -185,7 +185,9 @@ class Importer:
                 return self.builder.apply("cvm.slice", self._row(a), **every)
             case (((("min", int(c), a) | ("min", a, int(c))), 1),) if c >= MAX_SIZE:
                 return self._row(a)  # of a slice to the end
-        less = reduce(add, [atom * -f for atom, f in parts if f < 0], 0)
+        less: Dim = 0
+        for atom, f in parts:
+            less = less + atom * -f if f < 0 else less
         if less and any(f > 0 for _, f in parts):
             # how many windows as long as the smaller part there are in the larger one
             whole, window = (self.like((1, 1, 1, size + 1)).cast(I32) for size in (n + less, less))

@@ -305,14 +305,13 @@ def pad(
         before[axis], after[axis] = first, last
     if value is None and at["value"] is not None:
         value = number(x, at["value"])
-    if at["mode"] != "constant" or any(isinstance(n, Size) for n in sizes):
+    known = [[n for n in side if isinstance(n, int)] for side in (before, after)]
+    if at["mode"] != "constant" or [before, after] != known:
         one = value if value is None or value.rank == 0 else at.apply("cvm.squeeze", value)
         return bordered(at, x, before, after, at["mode"], one)
     if value is None:
         return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
-    return with_border(
-        at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value)
-    )
+    return with_border(at, x, *known, value if value.rank == 0 else at.apply("cvm.squeeze", value))
 
 
 @rule("DepthToSpace")
