@@ -311,7 +311,9 @@ def pad(
         return bordered(at, x, before, after, at["mode"], one)
     if value is None:
         return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
-    return with_border(at, x, *known, value if value.rank == 0 else at.apply("cvm.squeeze", value))
+    return with_border(
+        at, x, known[0], known[1], value if value.rank == 0 else at.apply("cvm.squeeze", value)
+    )
 
 
 @rule("DepthToSpace")
