@@ -20,20 +20,22 @@ from cvm.importers.onnx.rules import LATEST, REFUSED, RULES  # noqa: E402
 
 HEAD = """# ONNX operators
 
-`cvm.from_onnx(model)` and `cvm import MODEL.onnx` take the operators of ONNX's default domain, and of `ai.onnx.ml` (scikit-learn,
-LightGBM and XGBoost models), as this table says; it is written by `docs/onnx_operators.py` from the importer's table of rules ({package} {version}, opset {opset}).
+`cvm.from_onnx(model)` and `cvm import MODEL.onnx` accept the operators of ONNX's default domain, and of `ai.onnx.ml` (scikit-learn, LightGBM and
+XGBoost models), as listed in this table. `docs/onnx_operators.py` generates it from the importer's table of rules ({package} {version}, opset
+{opset}).
 
-- *Imported*: a rule makes operations of the language. Inputs that have to be constants, of the model or given as `constants`,
-  are named. Nodes whose inputs are all constants are computed while importing.
-- *Expanded*: the function that ONNX defines the operator as takes its place, or that the model defines.
-- *Refused*: with the reason. A model that is refused names all such nodes at once.
+- *Imported*: a rule converts the operator to operations of the language. The table names inputs that must be constants, in
+  the model or passed as `constants`. Nodes whose inputs are all constants are computed while importing.
+- *Expanded*: the operator is replaced by the function that defines it in ONNX or in the model.
+- *Refused*: the table gives the reason. If a model is refused, one error lists all such nodes.
 
-Elements are `bool`, signed and unsigned integers of 8 to 64 bits, `float16`, `bfloat16`, `float`, `double` and complex
-numbers. The 8-bit floats, integers of less than 8 bits, sequences and optional values are refused by name, and so are strings,
-except for class labels: where a model's result is a string, the program's is its i64 index, and `module.labels` has the strings
-by the name of the model's output. A ZipMap gives the array of scores, with a column for each class.
+Supported element types are `bool`, signed and unsigned integers of 8 to 64 bits, `float16`, `bfloat16`, `float`, `double` and
+complex numbers. The 8-bit floats, integers of less than 8 bits, sequences and optional values are refused, and the error names
+them. Strings are also refused, except for class labels: if a model's result is a string, the program's result is its i64 index,
+and `module.labels` maps the name of the model's output to the strings. A ZipMap returns the array of scores, with a column for
+each class.
 
-The last columns say how results compare with onnxruntime's, of integers and of floats ([exactness.md](exactness.md)).
+The last columns state how integer and float results compare with onnxruntime's ([Exactness](exactness.md)).
 
 | operator | | | integers | floats |
 |---|---|---|---|---|

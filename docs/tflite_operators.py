@@ -18,18 +18,19 @@ from cvm.importers.tflite.schema import OPERATORS  # noqa: E402
 
 HEAD = """# TensorFlow Lite (LiteRT) operators
 
-`cvm.from_tflite(model)` and `cvm import MODEL.tflite` take the builtin operators as this table says; it is written by
-`docs/tflite_operators.py` from the importer's table of rules. The file is read by its schema alone: neither TensorFlow nor the
-`flatbuffers` package is needed. Operators become operations of the `quant` dialect ([quantised.md](quantised.md)) and others, which
-compute what LiteRT's reference kernels do (`OpResolverType.BUILTIN_REF`), with the same roundings. The last columns say how results
-compare with those, of integers and where there are floats: *exact* is equal bytes for every input ([exactness.md](exactness.md)).
+`cvm.from_tflite(model)` and `cvm import MODEL.tflite` accept the builtin operators as listed in this table.
+`docs/tflite_operators.py` generates it from the importer's table of rules. The file is read directly from its schema: neither
+TensorFlow nor the `flatbuffers` package is needed. Operators become operations of the `quant` dialect ([Quantized
+models](quantised.md)) and other dialects, which compute the same results as LiteRT's reference kernels
+(`OpResolverType.BUILTIN_REF`), with the same roundings. The last columns state how results compare with those kernels, for integers
+and for floats: *exact* means equal bytes for every input ([Exactness](exactness.md)).
 
-- Elements are `int8`, `uint8`, `int16` (with 64-bit sums), `int4` weights, plain integers, `bool` and floats; weights have one scale,
-  or one for each channel. Float operators with quantised weights (hybrid) are refused.
-- A model that is refused names all operators that cannot be imported at once.
+- Supported element types are `int8`, `uint8`, `int16` (with 64-bit sums), `int4` for weights, plain integers, `bool` and floats.
+  Weights have one scale, or one for each channel. Float operators with quantized weights (hybrid) are refused.
+- If a model is refused, one error lists all operators that cannot be imported.
 - State (`VAR_HANDLE`, the state of `SVDF` and of recurrent layers) becomes arguments after the inputs and results after the outputs:
-  pass a call's last results to the next call. `module.state` has the arrays that it begins with, by the names of arguments: what the
-  model initialises it to, else its zero point for i8 and zero for other state.
+  pass the last results of a call to the next call. `module.state` contains the initial arrays by argument name: the model's initial
+  values, or otherwise the zero point for i8 and zero for other state.
 
 | operator | | | integers | floats |
 |---|---|---|---|---|

@@ -17,14 +17,14 @@ from cvm.importers.tosa.schema import OPERATORS  # noqa: E402
 
 HEAD = """# TOSA operators
 
-`cvm.from_tosa(model)`, `cvm import MODEL.tosa` and `cvm import MODEL.mlir` take graphs of integers with the operators that this table,
-written by `docs/tosa_operators.py`, says are imported. The last column says how results compare with the specification's
-([exactness.md](exactness.md)), which `tosa_reference_model` computes, or why the operator is refused.
+`cvm.from_tosa(model)`, `cvm import MODEL.tosa` and `cvm import MODEL.mlir` accept integer graphs with the operators that this table
+lists as imported. `docs/tosa_operators.py` generates the table. The last column states how results compare with those of the
+specification ([Exactness](exactness.md)), which `tosa_reference_model` computes, or why the operator is refused.
 
-A model is a flatbuffer, or the text that `tosa-opt` prints: one function, whose operators are in MLIR's short or generic form
-(`--mlir-print-op-generic`), with sizes that are known. The text is read by a grammar of its own, [tosa.lark](../grammar/tosa.lark):
-xDSL's parser has the short forms of a few operators of TOSA only. Operators with regions (`tosa.cond_if`) and variables are mistakes of
-syntax; every other refusal is said at once, with its line.
+A model is a flatbuffer, or the text that `tosa-opt` prints: one function, with known sizes, whose operators are in MLIR's short or
+generic form (`--mlir-print-op-generic`). cvm parses the text with its own grammar, [tosa.lark](../grammar/tosa.lark), because xDSL's
+parser supports the short forms of only a few TOSA operators. Operators with regions (`tosa.cond_if`) and variables are syntax errors;
+all other refusals are reported together, with their lines.
 
 | operator | | |
 |---|---|---|
