@@ -30,8 +30,6 @@ from ..loops.clone import clone
 from .find_loops import chain, put, runs_whole, serial_loop
 from .steps import Refused, step
 
-MAX_COPIES = 64  # copies of a body that unrolling makes, at most; bounds compile time
-
 
 @step
 def split(
@@ -229,8 +227,4 @@ def unroll(kernel: ir.Kernel, loop: str, by: int | None = None) -> ir.Kernel:
     s = serial_loop(kernel, loop)
     if s.length.terms or not isinstance(s.start, Const):
         raise Refused(f"unroll: the number of iterations of {loop} is not constant: give by")
-    if s.length.constant > MAX_COPIES:
-        raise Refused(
-            f"unroll: {loop} has {s.length.constant} iterations, at most {MAX_COPIES} are repeated"
-        )
     return put(kernel, s, (ir.replace(s, kind="unrolled"),))

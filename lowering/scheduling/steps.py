@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, TypeAlias, get_args, get_type_hints
 
-from ...dialect.kernel_ir.loops import Kernel
+from ...dialect.kernel_ir.loops import Block, For, Kernel, blocks
 from ...dialect.support.suggest import did_you_mean
 
 Value: TypeAlias = "str | int | bool | tuple[str, ...] | tuple[int, ...]"
 NAME = re.compile(r"[A-Za-z_$][\w$.]*(#\d{1,9})?", re.ASCII)
+MAX_COPIES = 64  # of a body, by unrolled loops within each other; bounds the time of compilation
 NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -36,7 +37,25 @@ class Step:
 
     def apply(self, kernel: Kernel) -> Kernel:
         """The kernel after the step; raises Refused."""
-        return STEPS[self.name](kernel, **self.options)
+        made = STEPS[self.name](kernel, **self.options)
+        copies = _copies(made.body)
+        if copies > max(MAX_COPIES, _copies(kernel.body)):
+            raise Refused(
+                f"{self.name}: unrolling repeats a body {copies} times, more than {MAX_COPIES}"
+            )
+        return made
+
+
+def _copies(block: Block) -> int:
+    """How often unrolled loops within each other repeat a body, at most."""
+    return max(
+        (
+            (s.length.constant if isinstance(s, For) and s.kind == "unrolled" else 1)
+            * max(map(_copies, blocks(s)), default=1)
+            for s in block
+        ),
+        default=1,
+    )
 
 
 STEPS: dict[str, Callable[..., Kernel]] = {}
