@@ -50,7 +50,7 @@ from cvm.dialect.types.tensor_types import (
     ElementType,
 )
 from cvm.jit.llvm.emit import emit_plans
-from cvm.jit.llvm.scalar_spelling import INSTRUCTIONS, VECTOR_ROWS
+from cvm.jit.llvm.scalar_spelling import INSTRUCTIONS
 from emission_operands import REAL, matrix_sum, values
 from loop_interpreter import execute
 from native_kernels import MachineCode, compiled, kernel, tensor
@@ -95,7 +95,7 @@ FUNCTIONS = [
     for e in REAL
     if (f, e.kind) in INSTRUCTIONS
     and e.kind in SCALARS[f].kinds
-    and (f not in VECTOR_ROWS or e is I32)
+    and SCALARS[f].only in (None, e)
 ]
 
 
@@ -116,7 +116,9 @@ def test_scalar_functions(function: str, element: ElementType) -> None:
 
 
 @pytest.mark.parametrize("features", [None, ()], ids=["this processor", "no features"])
-@pytest.mark.parametrize("function", VECTOR_ROWS)
+@pytest.mark.parametrize(
+    "function", [f for f, kind in INSTRUCTIONS if kind == "int" and SCALARS[f].only is I32]
+)
 def test_parts_of_words(function: str, features: tuple[str, ...] | None) -> None:
     bytes_ = np.array([0, 1, 127, 128, 255, 129, 254, 3], np.uint8)
     random = np.random.default_rng(0)

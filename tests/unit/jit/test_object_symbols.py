@@ -30,7 +30,7 @@ from cvm.dialect.types.tensor_types import (
 )
 from cvm.jit.llvm import native_code
 from cvm.jit.llvm.emit import emit_plans
-from cvm.jit.llvm.scalar_spelling import INSTRUCTIONS, VECTOR_ROWS
+from cvm.jit.llvm.scalar_spelling import INSTRUCTIONS
 from cvm.lowering.processor import NAMED, compiling_for, named
 from native_kernels import kernel, tensor
 from object_symbols import undefined
@@ -53,7 +53,7 @@ def everything(lanes: int) -> list[Kernel]:
     for function, kind in INSTRUCTIONS:
         row = SCALARS[function]
         for e in ELEMENTS:
-            if e.kind == kind and kind in row.kinds and (function not in VECTOR_ROWS or e is I32):
+            if e.kind == kind and kind in row.kinds and row.only in (None, e):
                 operands = [x[k] for x in given[e][: row.arity]]
                 if function in ("select", "rarely"):
                     operands[0] = operands[1] < operands[2]
