@@ -598,7 +598,6 @@ def test_all_refusals_are_said_at_once() -> None:
     [
         ("func.func @f() -> i32 {", "xDSL cannot read this"),
         ("\xff\xfe", "xDSL cannot read this"),
-        ("func.func @f() {\n stablehlo.return ?\n }", "; cvm.from_stablehlo reads StableHLO"),
         (
             "module { }",
             "expected a module of functions, one of them @main or the only public one, got none",

@@ -113,11 +113,10 @@ def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
         ).parse_module()
         module.verify()
     except Exception as e:  # of xDSL's kinds, and what its parser lets through
-        other = "; cvm.from_stablehlo reads StableHLO" if "stablehlo." in text else ""
         at, said = getattr(e, "span", None), getattr(e, "msg", "") or str(e) or type(e).__name__
         span = Span(source, at.start, at.end) if at else Span(Source(filename, ""), 0, 0)
         raise cvm.ParseError(
-            Diagnostic(f"xDSL cannot read this: {said.splitlines()[0]}{other}", span, "import")
+            Diagnostic(f"xDSL cannot read this: {said.splitlines()[0]}", span, "import")
         ) from None
     return module, lines
 
