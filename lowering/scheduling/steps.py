@@ -47,7 +47,7 @@ class Step:
 
 
 def _copies(block: Block) -> int:
-    """How often unrolled loops within each other repeat a body, at most."""
+    """The most copies of a body that unrolled loops within each other make."""
     return max(
         (
             (s.length.constant if isinstance(s, For) and s.kind == "unrolled" else 1)

@@ -1,4 +1,4 @@
-"""What operators of the dialect my equal: a pattern, and an operator that a lowering states."""
+"""Rewrites of the dialect my: a pattern, and an operator that a lowering states."""
 
 from __future__ import annotations
 
