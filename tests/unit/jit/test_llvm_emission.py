@@ -93,9 +93,7 @@ FUNCTIONS = [
     (f, e)
     for f in sorted(EXACT - {"fma", "select", "rarely"})
     for e in REAL
-    if (f, e.kind) in INSTRUCTIONS
-    and e.kind in SCALARS[f].kinds
-    and SCALARS[f].only in (None, e)
+    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds and SCALARS[f].only in (None, e)
 ]
 
 
