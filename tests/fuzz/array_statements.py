@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,25 +151,33 @@ def arrays(chance: random.Random, floats: bool) -> tuple[Any, ...]:
     return (*given, 2.0 if floats else 2, 2)
 
 
+def loaded(path: Path, text: str) -> Any:
+    """The module of a text, which is written to the file that its functions are read from."""
+    path.write_text(text, "utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def outcome(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, Exception | None]:
+    """The result of a Python function, or the error that it raises."""
+    try:
+        with np.errstate(all="ignore"):
+            return function(*given), None
+    except (IndexError, ValueError, TypeError) as e:
+        return None, e
+
+
 def run(seed: str, folder: Path) -> bool:
     """Compare one random kernel with the Python function; whether both accept it."""
     chance = random.Random(seed)
     text = Writer(chance).text()
-    path = folder / "random_statements.py"
-    path.write_text(f"import numpy as np\n\n{text}", "utf-8")
-    spec = importlib.util.spec_from_file_location("random_statements", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(folder / "random_statements.py", f"import numpy as np\n\n{text}")
     floats, state = chance.random() < 0.6, chance.random()
     one, other = (arrays(random.Random(state), floats) for _ in range(2))
-    failed: Exception | None = None
-    wanted = None
-    try:
-        with np.errstate(all="ignore"):
-            wanted = module.kernel(*other)
-    except (IndexError, ValueError, TypeError) as e:
-        failed = e
+    wanted, failed = outcome(module.kernel, other)
     try:
         found = cvm.kernel(module.kernel)(*one)
     except cvm.TraceError:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 import numpy as np
 
 import cvm
+
+from .array_statements import loaded, outcome
 
 Names = tuple[list[str], list[str]]  # of arrays and of numbers in scope
 
@@ -136,18 +137,12 @@ def run(seed: str, folder: Path) -> bool:
     chance = random.Random(seed)
     text = Writer(chance).text()
     kernels, python = (
-        _module(folder / f"{name}.py", t)
+        loaded(folder / f"{name}.py", t)
         for name, t in (("kernels", text), ("python", text.replace("@cvm.kernel\n", "")))
     )
     kind = chance.randrange(3)
     one, other = _arrays(kind), _arrays(kind)
-    failed: Exception | None = None
-    wanted = None
-    try:
-        with np.errstate(all="ignore"):
-            wanted = python.main(*other)
-    except (IndexError, ValueError, TypeError) as e:
-        failed = e
+    wanted, failed = outcome(python.main, other)
     try:
         found = kernels.main(*one)
     except cvm.TraceError:
@@ -161,15 +156,6 @@ def run(seed: str, folder: Path) -> bool:
     for a, b in values:
         assert np.asarray(a, float).tobytes() == np.asarray(b, float).tobytes(), text
     return True
-
-
-def _module(path: Path, text: str) -> Any:
-    path.write_text(text, "utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _arrays(kind: int) -> tuple[Any, ...]:
