@@ -13,12 +13,11 @@ import numpy as np
 
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.affine import Affine, affine, key
-from cvm.dialect.kernel_ir.index_bounds import index_extent
 from cvm.dialect.kernel_ir.traverse import rewrite, walk
 from cvm.dialect.support.diagnostics import Span, TraceError
 from cvm.dialect.support.suggest import did_you_mean
 from cvm.dialect.types.sizes import Size
-from cvm.dialect.types.tensor_types import BY_DTYPE, I1, I64, UI64, ElementType
+from cvm.dialect.types.tensor_types import BY_DTYPE, I1, I64, ElementType
 from cvm.lowering.loops.build_loops import is_speculatable
 
 from . import array_functions, calls, functions, parallel
@@ -28,6 +27,7 @@ from .blocks import FAULT, one_bit
 from .calls import Inlined
 from .definitions import UNDEFINED, Definitions, arguments
 from .hoist_tests import LoopValues, hoisted
+from .iteration import loop_over, range_loop
 from .numbers import BOOL, INT, MOST_BITS, Number, NumberType, common, exact, of_python
 from .source import CompiledFunction, FunctionSource
 
@@ -571,34 +571,29 @@ class Builder(ArrayExpressions):
     # loops
 
     def for_loop(self, s: ast.For) -> bool:
-        def find() -> list[Any]:
-            return [self.iterated(s)]
-
         try:
-            (found,) = find()
+            loop = loop_over(self, s)
         except Unready:
             self.unready = True
             zero = Number(ex.ZERO, True)
-            found = self.range_loop(zero, zero, 1, s)
+            loop = range_loop(self, zero, zero, Number(ex.constant(1, I64), True), s)
         if s in self.definitions.parallel:
-            return parallel.build_loop(self, s, found)
-        around, facts, index, value, ends = found
+            return parallel.build_loop(self, s, loop)
         flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None
         if flag is not None:
             self.out.append(ir.assign(flag, one_bit(False)))
         self.around.append(flag)
-        self.rank(index)
-        with self.nested(*facts) as body:
-            self.small.add(index)
-            target = value()
+        self.rank(loop.index)
+        with self.nested(*loop.facts) as body:
+            self.small.add(loop.index)
+            target = loop.target()
             self.attempt(lambda: self.store(s.target, target, s.iter))
             self.statements(s.body)
         self.around.pop()
-        moving = isinstance(target, Number) and isinstance(target.expr, ex.Var) and ends[1]
-        values = LoopValues(target.expr, *ends[1]) if moving else LoopValues(index, *ends[0])
-        loop = around(tuple(body))
-        self.out.append(loop)
-        self.hoistable[id(loop)] = loop, values, [*self.facts], {*self.small}
+        found = loop.around(tuple(body))
+        self.out.append(found)
+        values = loop.values(target, loop.index, *loop.ends)
+        self.hoistable[id(found)] = found, values, [*self.facts], {*self.small}
         return self.otherwise(s.orelse, flag)
 
     def otherwise(self, block: Sequence[ast.stmt], flag: ex.Tensor | None) -> bool:
@@ -611,107 +606,6 @@ class Builder(ArrayExpressions):
             self.statements(block)
         self.out.append(ir.If(~flag[()], tuple(body)))
         return True
-
-    def iterated(self, s: ast.For) -> Any:
-        """The loop over a range or an array."""
-        match s.iter:
-            case ast.Call(function, arguments, []) if isinstance(
-                f := self.value(function), Known
-            ) and (f.value is range or s in self.definitions.parallel):
-                if not 1 <= len(arguments) <= 3 or any(
-                    isinstance(a, ast.Starred) for a in arguments
-                ):
-                    raise self.source.mistake("range takes one to three integers", s.iter)
-                given = [self.integer(self.value(a), a) for a in arguments]
-                start, stop = (Number(ex.ZERO, True), given[0]) if len(given) == 1 else given[:2]
-                step = given[2] if len(given) == 3 else Number(ex.constant(1, I64), True)
-                return self.range_loop(
-                    start, stop, step.constant if step.constant is not None else step, s
-                )
-        over = self.value(s.iter)
-        if isinstance(over, Array) and over.rank:
-            around, facts, index, _, ends = self.range_loop(
-                Number(ex.ZERO, True), Number(over.lengths[0], True), 1, s
-            )
-            return around, facts, index, lambda: self.part(over, index), ends
-        raise self.source.mistake(
-            f"loops run over range(...) and arrays, not over a {self.described(over)}", s.iter
-        )
-
-    def range_loop(self, start: Number, stop: Number, step: int | Number, s: ast.For) -> Any:
-        """The loop around a body, what holds in it, its index, the value of its target, and the
-        least and the greatest value of the index and of a target that is not computed of it.
-        """
-        name = _name(s.target)
-        first, last = self.let(start.expr), self.let(stop.expr)
-        if step == 0:
-            raise self.source.mistake("the step of a range is not zero", s.iter)
-        if step == 1 and self.is_exact(first) and self.proves([affine(first)]):
-            index = ex.Index(name, index_extent(last))
-            self.limits[index] = last - 1
-            facts = [affine(index) - affine(first)]
-            if self.is_exact(last) or isinstance(last, (ex.Var, ex.Index)):
-                facts.append((affine(last) - affine(index)).plus(-1))
-                facts.append((affine(last) - affine(first)).plus(-1))  # the loop has an iteration
-            return (
-                (lambda body: ir.For(index, body, first, last)),
-                facts,
-                index,
-                lambda: Number(index, True),
-                ((first, last - 1), None),
-            )
-        index = ex.Index(f"{name}.n", ir.UNBOUNDED)
-        if isinstance(step, int):
-            low, high = (first, last) if step > 0 else (last, first)
-            small = abs(step) < ir.MAX_STEPS
-            exact = small and self.is_exact(low) and self.is_exact(high)
-            if exact:
-                count: ex.Expr = ex.maximum(0, (high - low + (abs(step) - 1)) // abs(step))
-            else:
-                count = self.distance(low, high, ex.constant(abs(step), UI64), s.iter)
-            value = first + index * step
-            target = (first, last - 1) if step > 0 else (last + 1, first)
-            facts = [affine(index)]
-            if exact:
-                ends = affine(value) - affine(first), (affine(last) - affine(value)).plus(-1)
-                facts += (
-                    ends if step > 0 else [ends[0] * -1, (affine(value) - affine(last)).plus(-1)]
-                )
-        else:
-            by = self.let(step.expr)
-            self.fail_if(by.eq(0), "ValueError", "the step of a range is not zero", s.iter)
-            up = by > 0
-            size = ex.cast(ex.select(up, by, -by), UI64)
-            low, high = ex.select(up, first, last), ex.select(up, last, first)
-            count = self.distance(low, high, size, s.iter)
-            value, facts = first + index * by, [affine(index)]
-            target = ex.select(up, first, last + 1), ex.select(up, last - 1, first)
-        count = self.let(count)
-        self.limits[index] = count - 1
-
-        def moving() -> Number:
-            found = self.let(value, name)
-            if isinstance(found, ex.Var):
-                self.limits[found] = target[1]
-            return Number(found, True)
-
-        return (
-            (lambda body: ir.For(index, body, ex.ZERO, count)),
-            facts,
-            index,
-            moving,
-            ((ex.ZERO, count - 1), target),
-        )
-
-    def distance(self, low: ex.Expr, high: ex.Expr, step: ex.Expr, node: ast.AST) -> ex.Expr:
-        """The steps from low to below high, where their difference may exceed an i64."""
-        low, high = self.let(low), self.let(high)
-        gap = ex.cast(high, UI64) - ex.cast(low, UI64) - ex.constant(1, UI64)
-        steps = self.let(ex.cast(gap // step, I64) + 1)
-        if not isinstance(step, ex.Const) or step.value < 3:
-            too_many = (low < high) & (steps <= 0)
-            self.fail_if(too_many, "OverflowError", "too many iterations of range", node)
-        return ex.select(low < high, steps, 0)
 
     def while_loop(self, s: ast.While) -> bool:
         flag = self.new_register("left", I1) if s.orelse and _breaks(s.body) else None

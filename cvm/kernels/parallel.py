@@ -31,7 +31,7 @@ from .array_expressions import BLOCKS_WITH_ARRAYS
 from .blocks import FAULT, Region
 from .definitions import UNDEFINED
 from .functions import prange
-from .hoist_tests import LoopValues
+from .iteration import Loop
 from .source import FunctionSource
 
 if TYPE_CHECKING:
@@ -164,10 +164,9 @@ class Reduction:
         return ir.assign(self.number, ex.apply(self.function, *operands))
 
 
-def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
+def build_loop(b: Builder, s: ast.For, found: Loop) -> bool:
     """Build a loop over prange(...) from the parts of the same loop over range(...)."""
-    around, facts, index, value, ends = found
-    whole: ir.For = around(())
+    index, whole = found.index, found.around(())
     _share_registers(b, s)
     reductions = _begin_reductions(b, s)
     first, stop = (ex.Var(f"{index.name}.{end}", I64) for end in ("first", "stop"))
@@ -183,9 +182,9 @@ def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
     for e in (first, stop, index):
         b.rank(e)
     b.around.append(None)
-    with b.nested(*facts, *([] if b.plain else [*within, *inside])) as body:
+    with b.nested(*found.facts, *([] if b.plain else [*within, *inside])) as body:
         b.small.update((index, first, stop))
-        target = value()
+        target = found.target()
         b.attempt(lambda: b.store(s.target, target, s.iter))
         b.statements(s.body)
     b.around.pop()
@@ -193,14 +192,12 @@ def build_loop(b: Builder, s: ast.For, found: Any) -> bool:
         b.registers[v] = next((r.number for r in reductions if r.part is register), register)
     own, b.allocations, b.region = tuple(b.allocations), outside, outer
     if b.plain:
-        loop = ir.replace(around((*own, *body)), kind="parallel")
+        loop = ir.replace(found.around((*own, *body)), kind="parallel")
         b.out.append(loop)
         b.parallel.append((loop, b.source.span(s.iter)))
         return b.otherwise(s.orelse, None)
     inner = ir.replace(whole, start=first, stop=stop, body=tuple(body))
-    values = LoopValues(index, first, stop - 1)
-    if isinstance(moving := getattr(target, "expr", None), ex.Var) and ends[1]:
-        values = LoopValues(moving, *ends[1])
+    values = found.values(target, index, first, stop - 1)
     b.hoistable[id(inner)] = inner, values, [*b.facts, *within], {*b.small, first, stop}
     b.kept.append(inner)  # its id is in use
     blocked = BlockedLoop(s, whole, inner, own, reductions)

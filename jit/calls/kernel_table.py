@@ -252,4 +252,4 @@ def _view(
     found: np.ndarray = _value(home, objects, cells)[(*subscript, ...)]
     along = [a.axis for a in axes if a.axis >= 0]
     found = found.transpose(sorted(range(len(along)), key=along.__getitem__))
-    return np.expand_dims(found, [n for n in range(rank) if n not in along])
+    return np.expand_dims(found, tuple(n for n in range(rank) if n not in along))

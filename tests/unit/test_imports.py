@@ -164,6 +164,7 @@ TYPES_IN_CYCLES = {
     ("cvm.kernels.array_functions", "cvm.kernels.build"),
     ("cvm.kernels.calls", "cvm.kernels.build"),
     ("cvm.kernels.functions", "cvm.kernels.build"),
+    ("cvm.kernels.iteration", "cvm.kernels.build"),
     ("cvm.kernels.parallel", "cvm.kernels.build"),
     # a traced array has its methods by mixins, which take and give traced arrays
     *((f"cvm.tracing.{m}", "cvm.tracing.trace") for m in TRACED),
