@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
+from cvm.dialect.numpy.ufunc_table import UFUNCS
 from cvm.dialect.types.tensor_types import BY_DTYPE, F64, I1, I64, ElementType
 
 from . import functions
@@ -134,7 +135,11 @@ def _with_axes(value: Array | Elements, new: Sequence[int]) -> Any:
 
 def _summed(x: ElementType) -> ElementType:
     """The type in which NumPy adds elements."""
-    return x if x.kind == "float" else BY_DTYPE[np.result_type(np.sum(np.zeros(1, x.dtype)))]
+    return (
+        x
+        if x.kind in ("float", "complex")
+        else BY_DTYPE[np.result_type(np.sum(np.zeros(1, x.dtype)))]
+    )
 
 
 def _reduction(function: str, kind: Callable[[ElementType], ElementType]) -> Function:
@@ -146,6 +151,7 @@ def _reduction(function: str, kind: Callable[[ElementType], ElementType]) -> Fun
         keep = [n for n in range(of.rank) if n not in over]
         element = given.get("dtype") or kind(of.type.element)
         if function in ("maximum", "minimum"):
+            _check_ordered(b, of, node)
             for n in over:
                 size = b.let(of.lengths[n])
                 message = f"the {function} of no elements"
@@ -157,6 +163,11 @@ def _reduction(function: str, kind: Callable[[ElementType], ElementType]) -> Fun
     return reduce
 
 
+def _check_ordered(b: Builder, of: Elements, node: ast.AST) -> None:
+    if of.type.element.kind == "complex":
+        raise b.source.mistake("complex numbers have no order in kernels", node)
+
+
 def _count(b: Builder, of: Elements, over: Sequence[int]) -> ex.Expr:
     count: ex.Expr = ONE
     for n in over:
@@ -166,7 +177,7 @@ def _count(b: Builder, of: Elements, over: Sequence[int]) -> ex.Expr:
 
 def _mean(b: Builder, given: Given, node: ast.Call) -> Any:
     of = _elements(b, given["a"], node)
-    kind = of.type.element if of.type.element.kind == "float" else F64
+    kind = of.type.element if of.type.element.kind in ("float", "complex") else F64
     count = Number(ex.cast(_count(b, of, _axes(b, given, of.rank, node)), kind))
     sum = _reduction("add", lambda _: kind)(b, given, node)
     return b.applied(
@@ -176,6 +187,8 @@ def _mean(b: Builder, given: Given, node: ast.Call) -> Any:
 
 def _variance(b: Builder, given: Given, node: ast.Call) -> Any:
     of = given["a"] = _elements(b, b.in_memory(given["a"], node), node)
+    if of.type.element.kind == "complex":
+        raise b.source.mistake("var and std are of real numbers in kernels", node)
     kept = {**given, "keepdims": Number(ex.TRUE, True)}
     less = given.pop("ddof", Number(ex.ZERO, True))
     mean = b.in_memory(_mean(b, {k: v for k, v in kept.items() if k != "ddof"}, node), node)
@@ -199,11 +212,22 @@ def _deviation(b: Builder, given: Given, node: ast.Call) -> Any:
     return b.applied(lambda v: Number(ex.apply("sqrt", v[0].expr)), (value,), (node,), node)
 
 
+def _conjugate(b: Builder, given: Given, node: ast.Call) -> Any:
+    of = given["a"]
+    if not isinstance(of, Number):
+        call = functions.FUNCTIONS[np.conjugate][1]
+        return b.applied(lambda v: call(b, v, node), (of,), (node,), node)
+    if of.kind != "complex":
+        return of
+    return Number(UFUNCS["conjugate"].expression([b.let(of.expr)], of.element), of.weak)
+
+
 def _place(function: str) -> Function:
     """The index of the first least or greatest element, or of the first NaN."""
 
     def find(b: Builder, given: Given, node: ast.Call) -> Any:
         of = _elements(b, given["a"], node)
+        _check_ordered(b, of, node)
         if of.rank != 1:
             raise b.source.mistake(f"arg{function} is of arrays of rank 1 in kernels", node)
         b.fail_if(of.lengths[0].eq(0), "ValueError", f"arg{function} of no elements", node)
@@ -396,6 +420,7 @@ def _declare() -> None:
         least = 2 if name == "dot" else 1
         TABLE[getattr(np, name)] = METHODS[name] = names, least, function
     METHODS["astype"] = ("a", "dtype"), 2, _convert
+    METHODS["conjugate"] = METHODS["conj"] = ("a",), 1, _conjugate
     METHODS["fill"] = ("a", "value"), 2, _fill
     TABLE[np.amax], TABLE[np.amin] = TABLE[np.max], TABLE[np.min]
     TABLE[np.matmul] = ("a", "b"), 2, lambda b, v, n: b.matrix_product(v["a"], v["b"], n)

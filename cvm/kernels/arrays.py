@@ -126,9 +126,9 @@ class Masked:
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method of an array, before it is called."""
+    """A method of an array or a number, before it is called."""
 
-    of: Array | Elements
+    of: Array | Elements | Number
     name: str
 
     def __str__(self) -> str:

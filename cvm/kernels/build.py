@@ -745,7 +745,7 @@ class Builder(ArrayExpressions):
 
     def integer(self, value: object, node: ast.AST) -> Number:
         n = self.number_of(value, node)
-        if n.kind == "float":
+        if n.kind in ("float", "complex"):
             raise self.source.mistake(f"expected an integer, got a {self.described(value)}", node)
         return Number(ex.cast(n.expr, I64), n.weak) if n.element is not I1 or n.weak else n
 
@@ -986,6 +986,12 @@ class Builder(ArrayExpressions):
                 )
             except AttributeError as e:
                 raise self.source.mistake(str(e), node) from None
+        if isinstance(of, Number) and node.attr in ("real", "imag"):
+            if of.kind == "complex":
+                return Number(ex.apply(node.attr, of.expr), of.weak)
+            return of if node.attr == "real" else Number(ex.constant(0, of.element), of.weak)
+        if isinstance(of, Number) and node.attr == "conjugate":
+            return Method(of, node.attr)
         raise self.source.mistake(f"a {self.described(of)} has no {node.attr}", node)
 
     def _subscript(self, node: ast.Subscript) -> object:
@@ -1420,7 +1426,7 @@ class Builder(ArrayExpressions):
         given = self.operands(*map(self.value, node.args))
         elementwise = isinstance(called.value, (np.ufunc, type)) or called.value is abs
         if elementwise and any(isinstance(v, (Array, Elements)) for v in given):
-            python = called.value in (int, float, bool)
+            python = called.value in (int, float, bool, complex)
             if not python:
                 return self.applied(lambda v: call(self, v, node), given, node.args, node)
         return call(self, given, node)
@@ -1492,8 +1498,8 @@ class Builder(ArrayExpressions):
             element = BY_DTYPE.get(np.dtype(value))  # type: ignore[arg-type]
         except TypeError:
             element = None
-        if value is None or element is None or element.kind == "complex":
-            raise self.source.mistake("kernels have arrays of booleans, integers and floats", node)
+        if value is None or element is None:
+            raise self.source.mistake("kernels have arrays of booleans and numbers", node)
         return element
 
     def allocate(

@@ -5,65 +5,36 @@ values it is given.
 from __future__ import annotations
 
 import ast
+import cmath
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cvm.dialect.kernel_ir import expressions as ex
-from cvm.dialect.types.tensor_types import BY_DTYPE, F16, F64, I1, I64
+from cvm.dialect.numpy.ufunc_table import UFUNCS, Ufunc
+from cvm.dialect.types.tensor_types import BY_DTYPE, F16, I1, I64
 
 from .arrays import Array, Values
-from .numbers import BOOL, FLOAT, INT, Number, NumberType, common
+from .numbers import BOOL, COMPLEX, FLOAT, INT, Number, NumberType, common
 
 if TYPE_CHECKING:
     from .build import Builder
 
-# NumPy's name of a function of one float, and that of the scalar table
-_UNARY = {
-    **{
-        n: n
-        for n in (
-            "sqrt",
-            "cbrt",
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "sin",
-            "cos",
-            "tan",
-        )
-    },
-    **{n: n for n in ("sinh", "cosh", "tanh")},
-    **{f"arc{n}": f"a{n}" for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-}
-_ROUNDING = ("floor", "ceil", "trunc", "rint")
+_INVERTIBLE = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+# functions of math of one float, by their names in the scalar table
 _OF_MATH = {
-    **{
-        n: n
-        for n in (
-            "sqrt",
-            "exp",
-            "expm1",
-            "log2",
-            "log10",
-            "log1p",
-            "sin",
-            "cos",
-            "tan",
-            "sinh",
-            "cosh",
-            "tanh",
-        )
-    },
-    **{n: n for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc")},
+    **{n: n for n in ("sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "erf", "erfc")},
+    **{n: n for n in (*_INVERTIBLE, *(f"a{n}" for n in _INVERTIBLE))},
     **{n: n for n in ("cbrt", "exp2") if hasattr(math, n)},
     "fabs": "abs",
+}
+# functions of cmath, by NumPy's names
+_OF_CMATH = {
+    **{n: n for n in ("sqrt", "exp", "log", "log10", "isnan", "isinf", "isfinite", *_INVERTIBLE)},
+    **{f"a{n}": f"arc{n}" for n in _INVERTIBLE},
 }
 
 Call = Callable[["Builder", list[Any], ast.Call], Any]
@@ -80,34 +51,29 @@ def _numbers(b: Builder, given: list[Any], node: ast.Call) -> list[Number]:
     return [b.number_of(v, node) for v in given]
 
 
-def _unary_of_floats(function: str, python: bool) -> Call:
-    """A function of floats; of NumPy in the argument's type, of `math` always Python's."""
+def _of_math(function: str) -> Call:
+    """A function of one float, always Python's."""
 
     def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
         (x,) = _numbers(b, given, node)
-        kind = (
-            FLOAT
-            if python
-            else NumberType(x.element if x.kind == "float" and not x.weak else _float_for(x))
-        )
-        return Number(b.let(ex.apply(function, b.to(x, kind, node).expr)), kind.weak)
+        return Number(b.let(ex.apply(function, b.to(x, FLOAT, node).expr)), True)
 
     return call
 
 
-def _float_for(x: Number) -> Any:
-    """The float type in which NumPy's functions take a number."""
-    if x.weak:
-        return F64
-    return BY_DTYPE[np.result_type(x.element.dtype, np.float16)] if x.element.bits <= 16 else F64
+def _ufunc(row: Ufunc, weak: NumberType | None = None) -> Call:
+    """A function of NumPy, in the type that its promotion gives; of cmath in Python's."""
 
-
-def _rounded(function: str) -> Call:
     def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
-        (x,) = _numbers(b, given, node)
-        if x.kind != "float":
-            return Number(b.to(x, INT, node).expr if x.weak else x.expr)
-        return Number(ex.apply(function, x.expr))
+        xs = _numbers(b, given, node)
+        kind = weak or reduce(common, (x.type for x in xs))
+        operands = [b.let((b.to(x, kind, node) if weak or x.weak else x).expr) for x in xs]
+        types = row.loop(tuple(e.type for e in operands))
+        if types is None:
+            raise b.source.mistake(
+                f"np.{row.name} does not take {' and '.join(str(x.type) for x in xs)}", node
+            )
+        return Number(b.let(row.expression(operands, types[-1])), weak is not None)
 
     return call
 
@@ -137,6 +103,8 @@ def _extreme(function: str) -> Call:
         best = items[0]
         for x in items[1:]:
             kind = common(best.type, x.type)
+            if kind.element.kind == "complex":
+                raise b.source.mistake(f"{function} does not take complex numbers", node)
             one, other = (b.let(b.to(v, kind, node).expr) for v in (best, x))
             best = Number(b.let(ex.apply(function, other, one)), kind.weak)
         return best
@@ -144,23 +112,21 @@ def _extreme(function: str) -> Call:
     return call
 
 
-def _larger(function: str) -> Call:
-    """NumPy's minimum or maximum, which gives NaN if an operand is one."""
-
-    def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
-        x, y = _numbers(b, given, node)
-        kind = common(x.type, y.type)
-        name = f"{function}imum" if kind.element.kind == "float" else function
-        return Number(ex.apply(name, b.to(x, kind, node).expr, b.to(y, kind, node).expr))
-
-    return call
-
-
 def _absolute(b: Builder, given: list[Any], node: ast.Call) -> Number:
     (x,) = _numbers(b, given, node)
+    if x.kind == "complex":
+        return Number(_ufunc(UFUNCS["absolute"])(b, [x], node).expr, x.weak)
     if x.element is I1:
         return b.to(x, INT, node) if x.weak else x
     return Number(ex.apply("abs", x.expr), x.weak)
+
+
+def _complex(b: Builder, given: list[Any], node: ast.Call) -> Number:
+    x, *imaginary = _numbers(b, given, node)
+    if not imaginary:
+        return b.to(x, COMPLEX, node)
+    re, im = (b.to(v, FLOAT, node).expr for v in (x, *imaginary))
+    return Number(ex.apply("complex", re, im), True)
 
 
 def _round(b: Builder, given: list[Any], node: ast.Call) -> Number:
@@ -212,30 +178,21 @@ def _math_pow(b: Builder, given: list[Any], node: ast.Call) -> Number:
     return b.binary(ast.Pow(), x, y, node)
 
 
-def _two_floats(function: str, python: bool) -> Call:
+def _two_floats(function: str) -> Call:
+    """A function of math of two floats."""
+
     def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
-        x, y = _numbers(b, given, node)
-        kind = common(x.type, y.type)
-        kind = FLOAT if python or kind.element.kind != "float" else kind
-        return Number(
-            b.let(ex.apply(function, b.to(x, kind, node).expr, b.to(y, kind, node).expr)), python
-        )
+        x, y = (b.to(v, FLOAT, node).expr for v in _numbers(b, given, node))
+        return Number(b.let(ex.apply(function, x, y)), True)
 
     return call
 
 
-def _is(test: str, python: bool) -> Call:
-    """Tests of floats: isnan, isinf, isfinite."""
+def _is(test: str) -> Call:
+    """Tests of floats of math: isnan, isinf, isfinite."""
 
     def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
-        (x,) = _numbers(b, given, node)
-        if x.kind != "float":
-            return Number(ex.Const(test == "isfinite", I1), python)
-        e = b.let(x.expr)
-        if test == "isnan":
-            return Number(e.ne(e), python)
-        size, end = ex.apply("abs", e), ex.Const(math.inf, e.type)
-        return Number(size.eq(end) if test == "isinf" else size < end, python)
+        return Number(_ufunc(UFUNCS[test], FLOAT)(b, given, node).expr, True)
 
     return call
 
@@ -284,30 +241,6 @@ def _comparison(op: ast.cmpop) -> Call:
     return call
 
 
-def _logical(function: str) -> Call:
-    def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
-        x, y = (b.truth(v) for v in _numbers(b, given, node))
-        return Number(ex.apply(function, x, y))
-
-    return call
-
-
-def _logical_not(b: Builder, given: list[Any], node: ast.Call) -> Number:
-    (x,) = _numbers(b, given, node)
-    return Number(~b.truth(x))
-
-
-def _negative(b: Builder, given: list[Any], node: ast.Call) -> Number:
-    (x,) = _numbers(b, given, node)
-    return Number(b.unary(ast.USub(), x, node).expr)
-
-
-def _square(b: Builder, given: list[Any], node: ast.Call) -> Number:
-    (x,) = _numbers(b, given, node)
-    x = Number(b.let(x.expr))
-    return Number(b.binary(ast.Mult(), x, x, node).expr)
-
-
 def _fill() -> None:
     for function, op in (
         (np.less, ast.Lt()),
@@ -318,35 +251,25 @@ def _fill() -> None:
         (np.not_equal, ast.NotEq()),
     ):
         offered(function, "2", _comparison(op))
-    for function, name in ((np.logical_and, "and"), (np.logical_or, "or"), (np.logical_xor, "xor")):
-        offered(function, "2", _logical(name))
-    offered(np.logical_not, "1", _logical_not)
-    offered(np.negative, "1", _negative)
-    offered(np.square, "1", _square)
-    for name, function in _UNARY.items():
-        offered(getattr(np, name), "1", _unary_of_floats(function, False))
     for name, function in _OF_MATH.items():
-        offered(getattr(math, name), "1", _unary_of_floats(function, True))
-    offered(math.log, "1", _unary_of_floats("log", True))
-    for name in _ROUNDING:
-        offered(getattr(np, name), "1", _rounded(name))
+        offered(getattr(math, name), "1", _of_math(function))
+    for name, function in _OF_CMATH.items():
+        offered(getattr(cmath, name), "1", _ufunc(UFUNCS[function], COMPLEX))
     for name in ("floor", "ceil", "trunc"):
         offered(getattr(math, name), "1", _whole(name))
     for name in ("min", "max"):
         offered({"min": min, "max": max}[name], "*", _extreme(name))
-        offered(getattr(np, f"{name}imum"), "2", _larger(name))
-    for function in (abs, np.abs, np.fabs):
+    for function in (abs, np.abs):
         offered(function, "1", _absolute)
     for name in ("isnan", "isinf", "isfinite"):
-        offered(getattr(np, name), "1", _is(name, False))
-        offered(getattr(math, name), "1", _is(name, True))
+        offered(getattr(math, name), "1", _is(name))
     offered(math.pow, "2", _math_pow)
-    offered(math.atan2, "2", _two_floats("atan2", True))
-    offered(np.arctan2, "2", _two_floats("atan2", False))
-    offered(math.fmod, "2", _two_floats("rem", True))
+    offered(math.atan2, "2", _two_floats("atan2"))
+    offered(math.fmod, "2", _two_floats("rem"))
     offered(round, "1", _round)
     offered(int, "1", _int)
     offered(float, "1", _convert(FLOAT))
+    offered(complex, "1 2", _complex)
     offered(bool, "1", _convert(BOOL))
     offered(len, "1", _len)
     offered(divmod, "2", _divmod)
@@ -367,8 +290,12 @@ def _fill() -> None:
     }
     for name, op in operators.items():
         offered(getattr(np, name), "2", _operator(op()))
-    for element in {e for e in BY_DTYPE.values() if e.kind != "complex" and e is not F16}:
+    for element in {e for e in BY_DTYPE.values() if e is not F16}:
         offered(element.dtype.type, "1", _convert(NumberType(element)))
+    for name, row in UFUNCS.items():
+        function = getattr(np, name, None)
+        if isinstance(function, np.ufunc) and function.nout == 1 and function not in FUNCTIONS:
+            offered(function, str(row.arity), _ufunc(row))
 
 
 _fill()

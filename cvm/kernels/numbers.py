@@ -13,11 +13,21 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
-from cvm.dialect.types.tensor_types import BY_DTYPE, F64, I1, I64, ElementType, promoted
+from cvm.dialect.numpy.ufunc_table import UFUNCS
+from cvm.dialect.types.tensor_types import (
+    BY_DTYPE,
+    C64,
+    C128,
+    F64,
+    I1,
+    I64,
+    ElementType,
+    promoted,
+)
 
 from .blocks import Blocks
 
-NAMES = {"bool": "bool", "int": "int", "uint": "int", "float": "float"}
+NAMES = {"bool": "bool", "int": "int", "uint": "int", "float": "float", "complex": "complex"}
 
 
 @dataclass(frozen=True)
@@ -31,8 +41,8 @@ class NumberType:
         return NAMES[self.element.kind] if self.weak else self.element.dtype.name
 
 
-BOOL, INT, FLOAT = NumberType(I1, True), NumberType(I64, True), NumberType(F64, True)
-_ORDER = {"bool": 0, "int": 1, "uint": 1, "float": 2}
+BOOL, INT, FLOAT, COMPLEX = (NumberType(e, True) for e in (I1, I64, F64, C128))
+_ORDER = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +74,13 @@ def of_python(value: Any) -> Number | None:
     """A constant; None of a value that is no number of kernels."""
     if isinstance(value, np.generic):
         element = BY_DTYPE.get(value.dtype)
-        if element is None or element.kind == "complex":
-            return None
-        return Number(ex.Const(value.item(), element))
+        return None if element is None else Number(ex.Const(value.item(), element))
     if isinstance(value, bool):
         return Number(ex.Const(value, I1), True)
     if isinstance(value, int):
         return Number(ex.constant(value, I64), True) if -(2**63) <= value < 2**63 else None
-    return Number(ex.Const(value, F64), True) if isinstance(value, float) else None
+    kind = {float: F64, complex: C128}.get(type(value))
+    return None if kind is None else Number(ex.Const(value, kind), True)
 
 
 def common(a: NumberType, b: NumberType) -> NumberType:
@@ -83,7 +92,8 @@ def common(a: NumberType, b: NumberType) -> NumberType:
     weak, strong = (a, b) if a.weak else (b, a)
     if _ORDER[weak.element.kind] <= _ORDER[strong.element.kind]:
         return strong
-    return NumberType(weak.element)
+    narrow = weak.element is C128 and strong.element.kind == "float" and strong.element is not F64
+    return NumberType(C64 if narrow else weak.element)
 
 
 class Arithmetic(Blocks):
@@ -94,6 +104,9 @@ class Arithmetic(Blocks):
         element, e = type.element, value.expr
         if value.element is element:
             return Number(e, type.weak)
+        if value.kind == "complex" and element.kind != "complex":
+            message = "a complex number is needed as a real one here: use its real or its imag"
+            raise self.source.mistake(message, node)
         if value.kind == "float" and element.is_integer:
             return Number(self.to_integer(value, element, node), type.weak)
         fits = value.element.is_integer and element.is_integer and not wraps
@@ -113,7 +126,7 @@ class Arithmetic(Blocks):
                 message = f"the integer {{0}} is out of range for {element.dtype.name}"
                 bad = tests[0] | tests[1] if len(tests) > 1 else tests[0]
                 self.fail_if(bad, "OverflowError", message, node, e)
-        if isinstance(e, ex.Const) and element.kind == "float":
+        if isinstance(e, ex.Const) and element.kind in ("float", "complex"):
             return Number(ex.constant(e.value, element), type.weak)
         return Number(ex.cast(e, element), type.weak)
 
@@ -153,13 +166,15 @@ class Arithmetic(Blocks):
         kind = common(a.type, b.type)
         if kind == BOOL and name not in ("BitAnd", "BitOr", "BitXor"):
             kind = INT
-        if (
-            name in ("LShift", "RShift", "BitAnd", "BitOr", "BitXor")
-            and kind.element.kind == "float"
+        if name in ("LShift", "RShift", "BitAnd", "BitOr", "BitXor") and kind.element.kind in (
+            "float",
+            "complex",
         ):
             raise self.source.mistake(
                 f"{_SYMBOLS[name]} takes integers, got {a.type} and {b.type}", node
             )
+        if kind.element.kind == "complex" and name not in _PLAIN:
+            raise self.source.mistake(f"{_SYMBOLS[name]} does not take complex numbers", node)
         if kind.element is I1 and name not in ("Add", "Mult", "BitAnd", "BitOr", "BitXor"):
             raise self.source.mistake(f"{_SYMBOLS[name]} does not take NumPy's booleans", node)
         x, y = self.to(a, kind, node).expr, self.to(b, kind, node).expr
@@ -219,12 +234,26 @@ class Arithmetic(Blocks):
 
     def _div(self, a: Number, b: Number, node: ast.AST) -> Number:
         kind = common(a.type, b.type)
+        if kind.element.kind == "complex":
+            return self._of_complex("divide", a, b, kind, node)
         if kind.element.kind != "float":
             kind = NumberType(F64, kind.weak)
         return Number(self.to(a, kind, node).expr / self.to(b, kind, node).expr, kind.weak)
 
+    def _of_complex(
+        self, ufunc: str, a: Number, b: Number, kind: NumberType, node: ast.AST
+    ) -> Number:
+        operands = [self.let(self.to(v, kind, node).expr) for v in (a, b)]
+        found = UFUNCS[ufunc].expression(operands, kind.element)
+        return Number(self.let(found), kind.weak)
+
     def _pow(self, a: Number, b: Number, node: ast.AST) -> Number:
         kind = common(a.type, b.type)
+        if kind.element.kind == "complex":
+            if b.constant != 2:
+                return self._of_complex("power", a, b, kind, node)
+            x = self.let(self.to(a, kind, node).expr)
+            return Number(x * x, kind.weak)
         if kind.element.kind != "float" and not (kind.weak and (b.constant or 0) < 0):
             kind = INT if kind == BOOL else kind
             x, y = self.to(a, kind, node).expr, self.let(self.to(b, kind, node).expr)
@@ -290,8 +319,8 @@ class Arithmetic(Blocks):
                 or a
             )
         if isinstance(op, ast.Invert):
-            if a.kind == "float":
-                raise self.source.mistake("~ takes integers, got a float", node)
+            if a.kind in ("float", "complex"):
+                raise self.source.mistake(f"~ takes integers, got a {a.kind}", node)
             return Number(~a.expr, a.weak)
         if a.element is I1:
             raise self.source.mistake("NumPy's booleans have no sign", node)
@@ -303,6 +332,8 @@ class Arithmetic(Blocks):
         if name is None:
             raise self.source.mistake("numbers are compared by == != < <= > >=", node)
         weak = a.weak and b.weak
+        if "complex" in (a.kind, b.kind) and name not in ("eq", "ne"):
+            raise self.source.mistake("complex numbers are compared by == and != alone", node)
         if a.constant is not None and b.constant is not None:
             function = getattr(
                 np,

@@ -137,8 +137,8 @@ def _of_type(function: str, element: ElementType) -> str:
 
 def _identity(function: str, element: ElementType) -> ex.Const:
     """The number that a block begins with: -0.0 + x is x for every float."""
-    if function == "add" and element.kind == "float":
-        return ex.Const(-0.0, element)
+    if function == "add" and element.kind in ("float", "complex"):
+        return ex.Const(-0.0 if element.kind == "float" else complex(-0.0, -0.0), element)
     return ir.identity(function, element)
 
 

@@ -156,7 +156,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
         if element is None:
             kind = "foreign byte order" if not value.dtype.isnative else "elements of type"
             raise self._refused(name, f"an array of {kind} {value.dtype} is not taken by kernels")
-        if element.kind == "complex" or element.name == "bf16":
+        if element.name == "bf16":
             raise self._refused(name, f"an array of {value.dtype} is not taken by kernels")
         if max(value.shape) > LARGEST:
             raise self._refused(name, f"an axis of {max(value.shape)} elements is too long")

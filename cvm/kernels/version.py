@@ -167,7 +167,7 @@ class Version:
                 places.append(calls.Place(calls.ADDRESS, address))
             else:
                 if t is not FAULT:
-                    cells.append(t.name)
+                    cells += [t.name] * calls.cells_of(t.element.dtype)
                 places.append(calls.Place(calls.CELL, cells.index(t.name)))
                 array, _, part = t.name.rpartition(".")
                 if array in objects:  # a size or a stride of an array that is not contiguous
@@ -275,9 +275,15 @@ class Version:
     @property
     def is_direct(self) -> bool:
         """Test whether machine code takes calls: it neither allocates memory for the program, nor
-        makes views.
+        makes views or complex numbers.
         """
-        return not (self.has_workspace or _has_view(self.built.returned))
+        built = self.built
+        numbers = (t.element for t in (*built.inputs, *built.results) if not t.shape)
+        return not (
+            self.has_workspace
+            or _has_view(built.returned)
+            or any(e.kind == "complex" for e in numbers)
+        )
 
     @property
     def has_workspace(self) -> bool:
@@ -322,9 +328,7 @@ def _has_view(returned: object) -> bool:
     return isinstance(returned, ViewType) or any(map(_has_view, parts))
 
 
-_PYTHON: dict[np.dtype[Any], type] = {
-    np.dtype(t): p for t, p in ((np.int64, int), (np.float64, float), (np.bool_, bool))
-}
+_PYTHON: dict[np.dtype[Any], type] = {np.dtype(t): t for t in (int, float, complex, bool)}
 _FAILURES: dict[str, type[CallError]] = {}
 
 

@@ -18,6 +18,11 @@ LARGEST = 1 << 40  # sizes and integers up to this have index arithmetic without
 ANY, SMALL, WIDE = range(3)
 
 
+def cells_of(dtype: np.dtype[Any]) -> int:
+    """The cells, of 8 bytes each, that a number takes."""
+    return -(-dtype.itemsize // 8)
+
+
 class ArrayArgument(NamedTuple):
     """An array of a dtype and rank. One that is not contiguous is taken by strides."""
 
@@ -87,11 +92,12 @@ class ViewAxis(NamedTuple):
 
 
 FIXED, INT, FLOAT, BOOL, SCALAR, TUPLE = range(1, 7)  # kinds of results, after OBJECT
-VIEW = 7  # of an array, a rank and axes: calls in Python only
+VIEW, COMPLEX = 7, 8  # a view of an array, of a rank and axes, and complex: calls in Python only
 PYTHON: dict[np.dtype[Any], int] = {
     np.dtype(np.int64): INT,
     np.dtype(np.float64): FLOAT,
     np.dtype(np.bool_): BOOL,
+    np.dtype(np.complex128): COMPLEX,
 }
 
 
@@ -121,7 +127,7 @@ class KernelCall:
         cells, known = np.zeros(self.cells, np.int64), np.zeros(self.sizes + 1, np.int64)
         for a, value in zip(self.arguments, given, strict=True):
             if isinstance(a, NumberArgument):
-                cells[a.cell : a.cell + 1].view(a.dtype)[0] = value
+                cells[a.cell :][: cells_of(a.dtype)].view(a.dtype)[0] = value
         self._measure(objects, cells, known)
         if sizing is not None:
             sizing(self._pointers(objects, cells), known.ctypes.data, None)
@@ -232,7 +238,7 @@ def _value(r: Result, objects: Sequence[Any], cells: np.ndarray) -> Any:
     if r.kind == VIEW:
         return _view(r.value, objects, cells)
     assert r.dtype is not None
-    value = cells[r.value : r.value + 1].view(r.dtype)[0]
+    value = cells[r.value :][: cells_of(r.dtype)].view(r.dtype)[0]
     return value if r.kind == SCALAR else value.item()
 
 
