@@ -233,6 +233,8 @@ def compile(
     rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (),
     static_argnames: str | _Sequence[str] = (),
+    donate_argnums: int | _Sequence[int] = (),
+    donate_argnames: str | _Sequence[str] = (),
     like: _Literal["numpy"] | None = None,
     sanitize: bool = False,
 ) -> TracedFunction[_P, _R]: ...
@@ -245,6 +247,8 @@ def compile(
     rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (),
     static_argnames: str | _Sequence[str] = (),
+    donate_argnums: int | _Sequence[int] = (),
+    donate_argnames: str | _Sequence[str] = (),
     like: _Literal["numpy"] | None = None,
     sanitize: bool = False,
 ) -> _Callable[[_Callable[_P, _R]], TracedFunction[_P, _R]]: ...
@@ -259,6 +263,8 @@ def compile(
     rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (),
     static_argnames: str | _Sequence[str] = (),
+    donate_argnums: int | _Sequence[int] = (),
+    donate_argnames: str | _Sequence[str] = (),
     require_exact: Reference | None = None,
     convert: bool = False,
     like: _Literal["numpy"] | None = None,
@@ -285,6 +291,10 @@ def compile(
             the dali dialect's.
         static_argnums: Positions of arguments that are Python values and part of the signature.
         static_argnames: Names of such arguments.
+        donate_argnums: Positions of arguments whose arrays the function may overwrite by results of
+            the same shapes and element types, which saves allocating and copying them. Go on with
+            the results; what the arrays hold after an error is unspecified.
+        donate_argnames: Names of such arguments.
         require_exact: The reference that every operator of an imported model has to equal:
             `"tflite-reference"`, `"tosa"` or `"onnxruntime"`.
         convert: Take arrays of other element types if every value fits; only for programs.
@@ -309,6 +319,7 @@ def compile(
     )
     if require_exact is not None:
         _require_exact(program, require_exact)
+    chosen = static_argnums, static_argnames, donate_argnums, donate_argnames
     if callable(program) or program is None:
         if convert:
             raise Error(
@@ -317,13 +328,13 @@ def compile(
             )
         from .transforms.traced_function import TraceOptions, traced
 
-        traces = TraceOptions(target, options, rules, static_argnums, static_argnames)
+        traces = TraceOptions(target, options, rules, *chosen)
         return (
             (lambda function: traced(function, traces))
             if program is None
             else traced(program, traces)
         )
-    if (rules, static_argnums, static_argnames) != (None, (), ()) or not isinstance(entry, str):
+    if (rules, *chosen) != (None, (), (), (), ()) or not isinstance(entry, str):
         raise _misused(entry)
     if isinstance(program, (str, bytes, _os.PathLike)):
         return _cast("Compiled", _compile_text(program, entry, target, options))
@@ -367,8 +378,8 @@ def _compile_text(
 def _misused(entry: object) -> Error:
     if isinstance(entry, str):
         return Error(
-            "rules, static_argnums and static_argnames are options for Python functions, "
-            "not for programs"
+            "rules, static_argnums, static_argnames, donate_argnums and donate_argnames are "
+            "options for Python functions, not for programs"
         )
     return Error(f"entry is the name of a function or a graph, got {entry!r}")
 

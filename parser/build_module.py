@@ -305,7 +305,9 @@ def annotations(
 def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | None:
     """A message about an invalid attribute of an argument or a result, or None."""
     if name.text == "inplace":
-        return None if value is True else "inplace is written without a value"
+        if value is True or (isinstance(value, int) and value is not False and value >= 0):
+            return None
+        return "inplace has no value, or the number of a result"
     if type is None:
         return None
     if name.text in RESULT_ATTRIBUTES:

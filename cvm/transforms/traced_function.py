@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache, partial, update_wrapper
 from html import escape
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from cvm.dialect.ir.module import Module
+from cvm.dialect.ir.overwritten_arguments import donate
 from cvm.dialect.support.compilation_context import USER_TRACEBACK, compiling
 from cvm.dialect.support.diagnostics import CallError, Error, TraceError, VerifyError
 from cvm.dialect.support.fp_environment import DefaultFpEnvironment
@@ -58,33 +59,35 @@ class TraceOptions:
     rules: str | None = None
     static_argnums: int | Sequence[int] = ()
     static_argnames: str | Sequence[str] = ()
+    donate_argnums: int | Sequence[int] = ()
+    donate_argnames: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.rules not in (None, *RULES):
             raise Error(f"rules are {' or '.join(RULES)}, got {self.rules!r}")
 
-    def static_names(self, parameters: inspect.Signature) -> frozenset[str]:
-        """The parameters whose values are part of the signature; raises Error for names and numbers
-        that are none.
+    def named(
+        self, parameters: inspect.Signature, kind: Literal["static", "donate"]
+    ) -> frozenset[str]:
+        """The parameters that are static, or donated; raises Error for names and numbers that are
+        none.
         """
-        names = [*parameters.parameters]
-        named = (
-            (self.static_argnames,)
-            if isinstance(self.static_argnames, str)
-            else self.static_argnames
-        )
-        numbers = (
-            (self.static_argnums,) if isinstance(self.static_argnums, int) else self.static_argnums
-        )
-        for name in named:
-            if name not in names:
+        listed = [*parameters.parameters]
+        names, numbers = {
+            "static": (self.static_argnames, self.static_argnums),
+            "donate": (self.donate_argnames, self.donate_argnums),
+        }[kind]
+        names = (names,) if isinstance(names, str) else names
+        numbers = (numbers,) if isinstance(numbers, int) else numbers
+        for name in names:
+            if name not in listed:
                 raise Error(
-                    f"static_argnames names the parameters {', '.join(names)}, got {name!r}"
+                    f"{kind}_argnames names the parameters {', '.join(listed)}, got {name!r}"
                 )
         for n in numbers:
-            if not -len(names) <= n < len(names):
-                raise Error(f"static_argnums counts the {len(names)} parameters from 0, got {n}")
-        return frozenset((*named, *(names[n] for n in numbers)))
+            if not -len(listed) <= n < len(listed):
+                raise Error(f"{kind}_argnums counts the {len(listed)} parameters from 0, got {n}")
+        return frozenset((*names, *(listed[n] for n in numbers)))
 
 
 DEFAULT = TraceOptions()
@@ -142,7 +145,8 @@ class TracedFunction(Generic[P, R]):
             p.kind is p.POSITIONAL_OR_KEYWORD for p in self._parameters.parameters.values()
         )
         self._names = tuple(self._parameters.parameters) if positional else ()
-        self._static = options.static_names(self._parameters)
+        self._static = options.named(self._parameters, "static")
+        self._donated = options.named(self._parameters, "donate")
         self._defaults = {
             n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty
         }
@@ -251,12 +255,9 @@ class TracedFunction(Generic[P, R]):
         returns.
         """
         several = form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)}
-        if (
-            not (several or form == ("array",))
-            or not isinstance(compiled, NativeFunction)
-            or compiled.table is None
-        ):
+        if not isinstance(compiled, NativeFunction) or compiled.table is None:
             return
+        build = None if several or form == ("array",) else partial(_built, form)
         if "'node'" in repr(structure) or any(
             kind for part in structure for _, kind in leaves(part, "")
         ):
@@ -265,7 +266,8 @@ class TracedFunction(Generic[P, R]):
             self._direct.clear()
             self._way = self._fallback
         if (way := self._ways.get(compiled)) is None:
-            way = self._ways[compiled] = DispatchEntry(self._slow, compiled.table, structure)
+            way = DispatchEntry(self._slow, compiled.table, structure, build)
+            self._ways[compiled] = way
         way.follow(self._way)
         self._direct.add(compiled)
         self._way = way
@@ -452,7 +454,14 @@ class TracedFunction(Generic[P, R]):
         form, results = flatten_results(returned)
         if not results:
             raise TraceError(f"{self.__name__} returns no array")
-        return Trace(tracer.finish(results), form, self.options)
+        module = tracer.finish(results)
+        donated = [k for k, p in enumerate(tracer.parameters.values()) if p in self._donated]
+        if donated and (kept := donate(module.functions[name], donated)) is not None:
+            raise TraceError(
+                f"argument {kept.name} of {self.__name__} is donated, but no further result is a "
+                f"{kept.type} that could be stored there"
+            )
+        return Trace(module, form, self.options)
 
 
 @dataclass(eq=False)
@@ -532,6 +541,10 @@ def _result(
         found if isinstance(found, tuple) else (found,), given, compiled.options.like
     )
     return unflatten(form, iter(found))
+
+
+def _built(form: Any, found: Any) -> Any:
+    return unflatten(form, iter(found if isinstance(found, tuple) else (found,)))
 
 
 def pattern(shapes: Sequence[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:

@@ -7,6 +7,7 @@ elements.
 The caller copies such a result into the argument's array and does not show it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..builtin import Call, View
@@ -15,11 +16,42 @@ from ..types.tensor_types import TensorType
 from .builder import Builder
 from .function import Function, Operation, Value
 from .module import Module
-from .verify_inplace import arguments_overwritten
+from .verify_inplace import arguments_overwritten, results_stated
 
 Place = tuple[
     Value, tuple[Operation, ...]
 ]  # an argument, and the views that lead from it to a value
+
+
+def donate(function: Function, donated: Sequence[int]) -> Value | None:
+    """Let a result of the same type overwrite each argument at these positions: one that is the
+    argument with updates, or else the first one; the argument that no result is left for, or None.
+    """
+    made = {r: o for o in function.operations for r in o.results}
+
+    def start(value: Value) -> Value:
+        while value in made and (operands := made[value].operator.operands()):
+            value = operands[0][1]
+        return value
+
+    starts = [start(r) for r in function.results]
+    free = [n for n, r in enumerate(function.results) if r not in function.results[:n]]
+    for updated in (True, False):
+        for argument in (function.arguments[k] for k in donated):
+            found = (
+                n
+                for n in free
+                if function.results[n].type == argument.type
+                and (starts[n] is argument or not updated)
+            )
+            if "inplace" in argument.attributes:
+                continue
+            if (n := next(found, None)) is not None:
+                argument.attributes["inplace"] = n
+                free.remove(n)
+            elif not updated:
+                return argument
+    return None
 
 
 def with_contents_returned(module: Module, function: Function) -> tuple[Function, dict[int, int]]:
@@ -51,7 +83,10 @@ def contents_after(
     places: dict[Value, Place] = {
         a: (a, ()) for a in function.arguments if "inplace" in a.attributes
     }
-    contents: dict[Value, tuple[Value, tuple[Operation, ...]]] = {}
+    stated = results_stated(function).items()
+    contents: dict[Value, tuple[Value, tuple[Operation, ...]]] = {
+        function.arguments[k]: (function.results[n], ()) for k, n in stated
+    }
     for operation in function.operations:
         for target, result in _stores(module, operation):
             if target in places:

@@ -30,7 +30,7 @@ from ..types.unify import (
 from .function import Function, Graph, Literal, Operation, Value
 from .inline_limits import check_expansion
 from .module import Module
-from .verify_inplace import check_destroyed
+from .verify_inplace import check_destroyed, check_results_stated
 
 Values = dict[Value, Type]
 Known = dict[
@@ -95,6 +95,8 @@ def check(module: Module) -> tuple[Module, list[Diagnostic]]:
         if all(a.type is not None for a in function.arguments):
             known[_called(key, function.argument_types)] = None if scope.diagnostics else found
         diagnostics += [*scope.diagnostics, *check_destroyed(module, function)]
+        if any("inplace" in a.attributes for a in function.arguments):
+            diagnostics += check_results_stated(function, found)
         typed[key] = _typed(function, scope.types)
     diagnostics.sort(key=lambda d: d.span.start)
     return module.with_functions(

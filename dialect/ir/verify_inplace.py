@@ -5,10 +5,11 @@ Operations need not run in the order of the text: one that reads a value may sta
 that destroys it, unless it needs the result of that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..builtin import Call
 from ..support.diagnostics import Diagnostic, Note, Span
+from ..types.tensor_types import Type
 from .function import Function, Literal, Operation, Value
 from .module import Module
 
@@ -122,14 +123,54 @@ def overwritten(module: Module, operation: Operation) -> tuple[Value, ...]:
     return operator.destroys()
 
 
+def results_stated(function: Function) -> dict[int, int]:
+    """The positions of arguments marked `inplace = n`, each with n, the position of a result."""
+    marks = enumerate(a.attributes.get("inplace", True) for a in function.arguments)
+    return {k: n for k, n in marks if n is not True}
+
+
+def check_results_stated(function: Function, results: Sequence[Type] | None) -> list[Diagnostic]:
+    """The mistakes of arguments marked with the number of the result that they are to hold."""
+    diagnostics: list[Diagnostic] = []
+    taken: dict[int, str] = {}
+    for k, n in results_stated(function).items():
+        argument, count = function.arguments[k], len(function.results)
+        if n >= count:
+            message = f"inplace is the number of a result, of which there are {count}, got {n}"
+        elif n in taken:
+            message = (
+                f"a result overwrites one argument, but result {n} overwrites %{taken[n]}, too"
+            )
+        elif argument.type is not None and results is not None and results[n] != argument.type:
+            message = (
+                f"an argument has the type of the result that overwrites it, {results[n]}, "
+                f"got {argument.type}"
+            )
+        else:
+            taken[n] = argument.name
+            continue
+        diagnostics.append(Diagnostic(message, argument.span, "func.inplace"))
+    return diagnostics
+
+
 def arguments_overwritten(function: Function) -> dict[int, int]:
     """The positions of results that overwrite arguments, each with the argument's position."""
-    places: dict[Value, Value] = {a: a for a in function.arguments if "inplace" in a.attributes}
+    marked = any("inplace" in a.attributes for a in function.arguments)
+    return _overwritten_by_mark(function) if marked else {}
+
+
+def _overwritten_by_mark(function: Function) -> dict[int, int]:
+    stated = results_stated(function)
+    places: dict[Value, Value] = {
+        a: a
+        for k, a in enumerate(function.arguments)
+        if "inplace" in a.attributes and k not in stated
+    }
     for operation in function.operations:
         for target in operation.operator.destroys():
             if target in places:
                 places[operation.results[0]] = places[target]
-    overwritten = {}
+    overwritten = {n: k for k, n in stated.items()}
     for n, result in enumerate(function.results):
         if (
             result in places

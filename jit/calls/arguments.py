@@ -91,10 +91,11 @@ def take_arguments(
         raise _misfit(function, f"got {len(given)}")
     arrays: list[np.ndarray] = []
     mistakes: list[Diagnostic] = []
+    known: dict[object, tuple[int, Value]] = {}
     for argument, value in zip(function.arguments, given, strict=True):
         try:
             array = take(value, argument) if take else array_of(value, argument.known_type, convert)
-            _check(array, argument, arrays, function)
+            _check(array, argument, known)
             arrays.append(array)
         except ValueError as e:
             name = argument.name if argument.name.isidentifier() else "x"
@@ -218,23 +219,19 @@ def describe(array: np.ndarray) -> str:
     return f"tensor<{'x'.join([*map(str, array.shape), name])}>"
 
 
-def _check(
-    array: np.ndarray, argument: Value, earlier: list[np.ndarray], function: Function
-) -> None:
+def _check(array: np.ndarray, argument: Value, known: dict[object, tuple[int, Value]]) -> None:
     wanted = argument.known_type
     shape = wanted.array_shape
     if array.ndim != len(shape) or any(
         isinstance(d, int) and d != n for d, n in zip(shape, array.shape, strict=True)
     ):
         raise ValueError(f"expected {wanted}, got {describe(array)}")
-    known: dict[object, tuple[int, Value]] = {}
-    for value, other in zip(function.arguments, [*earlier, array], strict=False):
-        for d, n in zip(value.known_type.array_shape, other.shape, strict=False):
-            if isinstance(d, Size) and d.name:
-                first, where = known.setdefault(d.key, (n, value))
-                if first != n:
-                    same = f"{d} = {first}, as in %{where.name}"
-                    raise ValueError(f"expected {wanted} with {same}, got {describe(array)}")
+    for d, n in zip(shape, array.shape, strict=True):
+        if isinstance(d, Size) and d.name:
+            first, where = known.setdefault(d.key, (n, argument))
+            if first != n:
+                same = f"{d} = {first}, as in %{where.name}"
+                raise ValueError(f"expected {wanted} with {same}, got {describe(array)}")
     if said := (wanted.element.needs_check and invalid(array, argument)) or beyond_range(
         array, argument
     ):

@@ -4,7 +4,7 @@ arrays follow from those of its arguments; for a called object, its dispatch ent
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,15 @@ class CallTable:
         results: Sequence[Type],
         constants: Sequence[np.ndarray],
         atoms: Sequence[Atom],
+        places: Mapping[int, int],
+        report: Callable[[int], Any],
     ) -> None:
+        """`places` maps a result that overwrites an argument to that; `report` then raises the
+        error of a status.
+        """
         self.types = [*arguments, *results]
         self.arguments = len(arguments)
-        self.kept: list[Any] = [*constants]
+        self.kept: list[Any] = [*constants, report]
         self.planned = 0  # how many computations were given to `plan`
         self.values = 0  # of the longest plan that there was
         known = {
@@ -53,6 +58,7 @@ class CallTable:
             "sizes": len(atoms),
             "room": len(self.types) + len(constants) + len(atoms),
             "program": entry,
+            "report": id(report) if places else 0,
         }
         words = [known[name] for name in TABLE]
         for n, t in enumerate(self.types):
@@ -65,6 +71,7 @@ class CallTable:
             element = ctypes.c_int64.from_address(id(descriptor) + ELEMENT).value
             self.kept += [sizes, descriptor]
             words += [id(descriptor), len(t.array_shape), ctypes.addressof(sizes), element]
+            words.append(1 + places.get(n - len(arguments), -1))
         self.words = (ctypes.c_int64 * (len(words) + len(constants)))(
             *words, *(c.ctypes.data for c in constants)
         )
@@ -129,10 +136,16 @@ class DispatchEntry:
     """
 
     def __init__(
-        self, slow: Callable[..., Any], table: CallTable | None = None, structure: Any = None
+        self,
+        slow: Callable[..., Any],
+        table: CallTable | None = None,
+        structure: Any = None,
+        build: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`structure` has a part for each argument that is given."""
-        self.slow, self.table, self.structure = slow, table, structure
+        """`structure` has a part for each argument that is given; `build` makes the structure of
+        the results from one or a tuple.
+        """
+        self.slow, self.table, self.structure, self.build = slow, table, structure, build
         positional = -1 if table is None else table.arguments
         form = 0
         if structure is not None and any(part != ("array",) for part in structure):
@@ -147,6 +160,7 @@ class DispatchEntry:
             "form": form,
             "slow": id(slow),
             "next": 0,
+            "build": 0 if build is None else id(build),
         }
         self.words = (ctypes.c_int64 * len(WAY))(*(known[name] for name in WAY))
 

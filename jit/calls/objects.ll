@@ -34,7 +34,8 @@
   ptr,  ; descriptor
   i64,  ; rank
   ptr,  ; sizes: of an argument
-  i64   ; element: its kind, letter, order of bytes, flags and number
+  i64,  ; element: its kind, letter, order of bytes, flags and number
+  i64   ; place: of a result in the array of an argument, the argument's number from 1; or 0
 }
 
 @array_type = external global i8

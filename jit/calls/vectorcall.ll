@@ -21,7 +21,8 @@
   i64,  ; positional: arguments
   ptr,  ; form: of arguments in structures, or null
   ptr,  ; slow: the entry in Python
-  ptr   ; next: another way, or null
+  ptr,  ; next: another way, or null
+  ptr   ; build: makes the structure of results from new ones, in Python; or null
 }
 %Table = type {
   i64,  ; arguments
@@ -33,7 +34,8 @@
   ptr,  ; only: the entry, where all sizes are known
   ptr,  ; workspace, or null; 64 bytes before it a word tells whether it is in use
   ptr,  ; plans: the first, or null
-  i64   ; values: that a plan has at most
+  i64,  ; values: that a plan has at most
+  ptr   ; report: raises the error of a status, in Python, where results overwrite arguments; or null
 }
 %Plan = type {
   ptr,  ; next: another plan, or null
@@ -64,6 +66,7 @@ declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @PyErr_Clear()
+declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyErr_Occurred()
 declare i1 @taken_apart(ptr, i64, ptr, ptr)
 declare i32 @run(ptr, ptr, ptr, ptr)
@@ -134,6 +137,7 @@ no:
 
 define ptr @call(ptr %self, ptr %given, i64 %count, ptr %names) nounwind {
 entry:
+  %results = alloca ptr
   %way.at = getelementptr %Object, ptr %self, i32 0, i32 3
   %first = load ptr, ptr %way.at
   %n = and i64 %count, u0x7FFFFFFFFFFFFFFF  ; without PY_VECTORCALL_ARGUMENTS_OFFSET
@@ -168,7 +172,21 @@ structured:
 answered:
   %answer = phi ptr [ %plain.answer, %plain ], [ %structured.answer, %structured ]
   %is_answer = icmp ne ptr %answer, null
-  br i1 %is_answer, label %return, label %check
+  br i1 %is_answer, label %built, label %check
+
+built:
+  %build.at = getelementptr %Way, ptr %way, i32 0, i32 5
+  %build = load ptr, ptr %build.at
+  %has_build = icmp ne ptr %build, null
+  %is_new = icmp eq ptr %names, null  ; else they are `out`, as given
+  %is_built = and i1 %has_build, %is_new
+  br i1 %is_built, label %build.up, label %return
+
+build.up:
+  store ptr %answer, ptr %results
+  %whole = call ptr @PyObject_Vectorcall(ptr %build, ptr %results, i64 1, ptr null)
+  call void @Py_DecRef(ptr %answer)
+  ret ptr %whole
 
 return:
   ret ptr %answer
@@ -330,7 +348,7 @@ make:
 
 new:
   %new.answer = call ptr @new_results(
-    i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers
+    i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers, ptr %objects
   )
   br label %made
 
@@ -406,6 +424,18 @@ finish:
 
 drop:
   call void @Py_DecRef(ptr %answer)
+  %report.at = getelementptr %Table, ptr %table, i32 0, i32 10
+  %report = load ptr, ptr %report.at
+  %is_again = icmp eq ptr %report, null
+  br i1 %is_again, label %no, label %raise
+
+raise:  ; it cannot run again: arguments may be overwritten
+  %status.argument = alloca ptr
+  %status.wide = zext i32 %status to i64
+  %status.object = call ptr @PyLong_FromLongLong(i64 %status.wide)
+  store ptr %status.object, ptr %status.argument
+  call ptr @PyObject_Vectorcall(ptr %report, ptr %status.argument, i64 1, ptr null)
+  call void @Py_DecRef(ptr %status.object)
   br label %no
 
 return:
@@ -608,6 +638,12 @@ result:
   %array.at = getelementptr ptr, ptr %arrays, i64 %r
   %array = load ptr, ptr %array.at
   %record = getelementptr %Record, ptr %records, i64 %n
+  %place.at = getelementptr %Record, ptr %record, i32 0, i32 4
+  %place = load i64, ptr %place.at
+  %is_elsewhere = icmp ne i64 %place, 0
+  br i1 %is_elsewhere, label %no, label %fresh
+
+fresh:
   %data = call ptr @check(
     ptr %array, ptr %record, ptr %shape, ptr %known, i32 u0x501
   )  ; CONTIGUOUS | ALIGNED | WRITEABLE
@@ -657,9 +693,10 @@ no:
   ret ptr null
 }
 
-; New arrays: one, or a tuple of several; or null, with an exception.
+; New arrays, or those of arguments that they overwrite: one, or a tuple of several; or null, then
+; maybe with an exception. An array that is overwritten overlaps no other argument.
 define internal ptr @new_results(
-  i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers
+  i64 %arguments, i64 %results, ptr %records, ptr %shapes, ptr %pointers, ptr %objects
 ) alwaysinline nounwind {
 entry:
   %is_single = icmp eq i64 %results, 1
@@ -683,20 +720,71 @@ each:
 result:
   %n = add i64 %arguments, %m
   %record = getelementptr %Record, ptr %records, i64 %n
+  %shaped = getelementptr %Shaped, ptr %shapes, i64 %n
+  %place.at = getelementptr %Record, ptr %record, i32 0, i32 4
+  %place = load i64, ptr %place.at
+  %is_fresh = icmp eq i64 %place, 0
+  br i1 %is_fresh, label %fresh, label %own
+
+own:
+  %argument = sub i64 %place, 1
+  %own.at = getelementptr ptr, ptr %objects, i64 %argument
+  %own.array = load ptr, ptr %own.at
+  %flags.at = getelementptr %Array, ptr %own.array, i32 0, i32 8
+  %flags = load i32, ptr %flags.at
+  %writeable = and i32 %flags, u0x400  ; WRITEABLE
+  %is_read_only = icmp eq i32 %writeable, 0
+  br i1 %is_read_only, label %fail, label %extent
+
+extent:
+  %own.pointer.at = getelementptr ptr, ptr %pointers, i64 %argument
+  %own.data = load ptr, ptr %own.pointer.at
+  %own.bytes.at = getelementptr %Shaped, ptr %shaped, i32 0, i32 1
+  %own.bytes = load i64, ptr %own.bytes.at
+  %own.end = getelementptr i8, ptr %own.data, i64 %own.bytes
+  br label %overlaps
+
+overlaps:
+  %o = phi i64 [ 0, %extent ], [ %o.next, %beside ]
+  %o.is_less = icmp slt i64 %o, %arguments
+  br i1 %o.is_less, label %other, label %take
+
+other:
+  %other.at = getelementptr ptr, ptr %pointers, i64 %o
+  %other.data = load ptr, ptr %other.at
+  %other.bytes.at = getelementptr %Shaped, ptr %shapes, i64 %o, i32 1
+  %other.bytes = load i64, ptr %other.bytes.at
+  %other.end = getelementptr i8, ptr %other.data, i64 %other.bytes
+  %ends_after = icmp ugt ptr %own.end, %other.data
+  %begins_before = icmp ult ptr %own.data, %other.end
+  %is_other = icmp ne i64 %o, %argument
+  %is_near = and i1 %ends_after, %begins_before
+  %is_overlap = and i1 %is_near, %is_other
+  br i1 %is_overlap, label %fail, label %beside
+
+beside:
+  %o.next = add i64 %o, 1
+  br label %overlaps
+
+take:
+  call void @Py_IncRef(ptr %own.array)
+  br label %made
+
+fresh:
   %descriptor.at = getelementptr %Record, ptr %record, i32 0, i32 0
   %descriptor = load ptr, ptr %descriptor.at
   call void @Py_IncRef(ptr %descriptor)
   %rank.at = getelementptr %Record, ptr %record, i32 0, i32 1
   %rank.wide = load i64, ptr %rank.at
   %rank = trunc i64 %rank.wide to i32
-  %shaped = getelementptr %Shaped, ptr %shapes, i64 %n
   %shape.at = getelementptr %Shaped, ptr %shaped, i32 0, i32 0
   %shape = load ptr, ptr %shape.at
-  %array = call ptr @empty_array(i32 %rank, ptr %shape, ptr %descriptor, i32 0)
-  %is_out_of_memory = icmp eq ptr %array, null
+  %new.array = call ptr @empty_array(i32 %rank, ptr %shape, ptr %descriptor, i32 0)
+  %is_out_of_memory = icmp eq ptr %new.array, null
   br i1 %is_out_of_memory, label %fail, label %made
 
 made:
+  %array = phi ptr [ %own.array, %take ], [ %new.array, %fresh ]
   %data.at = getelementptr %Array, ptr %array, i32 0, i32 2
   %data = load ptr, ptr %data.at
   %pointer.at = getelementptr ptr, ptr %pointers, i64 %n

@@ -15,7 +15,7 @@ DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64
 ELEMENT = 24  # the place in a descriptor of the elements' kind, letter, order, flags and number
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 HEAD = 16  # bytes of an object before what is its own: the code's address, and the way's
-WAY = ("table", "positional", "form", "slow", "next")
+WAY = ("table", "positional", "form", "slow", "next", "build")
 TABLE = (
     "arguments",
     "results",
@@ -27,8 +27,9 @@ TABLE = (
     "workspace",
     "plans",
     "values",
+    "report",
 )
-RECORD = ("descriptor", "rank", "sizes", "element")  # of an argument or result, in a table
+RECORD = ("descriptor", "rank", "sizes", "element", "place")  # of an argument or result, in a table
 STEPS = (*SIZE_STEPS, "address")  # `address` is where the value of an earlier step lies
 SHAPED = ("shape", "bytes")  # of an argument or result, in an entry
 VERSIONED = (

@@ -17,6 +17,7 @@ import numpy as np
 from ...dialect.ir.deferred_size_limits import LARGEST
 from ...dialect.ir.function import Function
 from ...dialect.ir.module import Module
+from ...dialect.support.compilation_context import USER_TRACEBACK
 from ...dialect.types.sizes import Size, evaluate, product
 from ...lowering.processor import Processor, compiling_for
 from ..cache import disk_cache
@@ -219,21 +220,22 @@ class NativeFunction(CompiledFunction):
 
     @property
     def _is_direct(self) -> bool:
-        """Test whether calls can bypass Python: arguments are only read, and their checks are
-        simple.
-        """
+        """Test whether calls can bypass Python: the checks of arguments are simple."""
         function = self.head
         asked = {k for a in function.arguments for k in a.attributes}
         sizes = [d for t in function.argument_types for d in t.array_shape if isinstance(d, Size)]
         asked |= {"valid" for t in function.argument_types if t.element.needs_check}
-        return bool(not asked - {"range"} and function.results and all(d.is_atom for d in sizes))
+        return bool(
+            not asked - {"range", "inplace"} and function.results and all(d.is_atom for d in sizes)
+        )
 
     def _call_directly(self) -> None:
         """Calls of this object go to machine code, which leaves to `__call__` of this class what it
         does not take.
         """
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
-        if self._is_direct:
+        in_place = set(self.overwritten) == set(self._computed_in_place)
+        if self._is_direct and in_place and len(self.head.results) == self.returned:
             self.table = self._table()
             if not self.is_static:
                 self._plan(self.table)
@@ -245,7 +247,12 @@ class NativeFunction(CompiledFunction):
         addresses = self.library.addresses
         types = function.argument_types, function.result_types
         table = CallTable(
-            addresses["checked" if made.within else "entry"], *types, made.constants, self._atoms
+            addresses["checked" if made.within else "entry"],
+            *types,
+            made.constants,
+            self._atoms,
+            self.overwritten,
+            MethodType(NativeFunction._failed, weakref.proxy(self)),
         )
         if self.is_static:
             assert isinstance(made.workspace, int)
@@ -255,6 +262,11 @@ class NativeFunction(CompiledFunction):
         elif isinstance(made.workspace, Size) or 0 < made.workspace < LARGEST_KEPT:
             table.make_room(LARGEST_KEPT)  # the system gives pages as they are used
         return table
+
+    def _failed(self, status: int) -> None:
+        """Raise the error of a direct call that overwrote arguments, which cannot run again."""
+        with USER_TRACEBACK:
+            self.report(status, self._made.requirements)
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         sizes = self.sizes_of(arrays)

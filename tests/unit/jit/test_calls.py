@@ -393,7 +393,7 @@ define ptr @computed(ptr %plans, ptr %known, ptr %values) {
             name = rng.choice((*4 * ARITHMETIC, *CHECKS))
             steps.add(name, *(rng.randrange(len(steps.places)) for _ in range(2)))
         sizes = [rng.choice((0, 1, 7, 2**40 - 1)) for _ in "abc"]
-        table = CallTable(0, (), (), (), [])
+        table = CallTable(0, (), (), (), [], {}, print)
         table.plan([(steps, 0, [])])
         values = (ctypes.c_int64 * (len(steps.places) + 1))()
         found = library.functions["computed"](
