@@ -1,12 +1,11 @@
 """Compare cvm's quantization with onnxruntime's: accuracy and error on scikit-learn's digits, by the
-network that examples/digits trains, and the time of a network of MobileNetV2's size with random
-weights. Needs onnx, onnxruntime and scikit-learn.
+network of examples/digits, and the time of a network of MobileNetV2's size with random
+weights. Needs onnx and onnxruntime.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 import tempfile
 import time
@@ -23,28 +22,19 @@ import cvm
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-CALIBRATED = 500  # images
+DIGITS = ROOT / "examples" / "digits"
 BLOCKS = (  # of MobileNetV2: expansion, channels, repetitions, stride
     *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
     *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
 )
 
 
-def digits(epochs: int) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray, np.ndarray]:
+def digits() -> tuple[onnx.ModelProto, np.ndarray, np.ndarray, np.ndarray]:
     """The float network, the images for calibration, the held-back images and their labels."""
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    spec = importlib.util.spec_from_file_location("train", ROOT / "examples/digits/train.py")
-    assert spec is not None and spec.loader is not None
-    train = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(train)
-    data = load_digits()
-    given = (data.images.astype(np.float32)[:, None] / 16, data.target)
-    images, held_back, labels, answers = train_test_split(
-        *given, test_size=0.2, random_state=0, stratify=data.target
-    )
-    weights = train.train(images, labels, epochs, np.random.default_rng(0))
+    with np.load(DIGITS / "test.npz") as test:
+        held_back, answers = test["images"].astype(np.float32), test["labels"]
+    images = np.load(DIGITS / "calibration.npz")["images"].astype(np.float32)
+    weights = dict(np.load(DIGITS / "float.npz"))
     make, f32 = onnx.helper.make_node, onnx.TensorProto.FLOAT
     nodes = [
         make("Conv", ["images", "conv1.weight", "conv1.bias"], ["sum1"], pads=[1] * 4),
@@ -61,11 +51,11 @@ def digits(epochs: int) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray, np.nda
         "digits",
         [info("images", f32, ["N", 1, 8, 8])],
         [info("scores", f32, ["N", 10])],
-        [array(w.astype(np.float32), name) for name, w in weights.items()],
+        [array(w, name) for name, w in weights.items()],
     )
     opset = [onnx.helper.make_opsetid("", 17)]
     model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
-    return model, images[:CALIBRATED], held_back, answers
+    return model, images, held_back, answers
 
 
 class Images(CalibrationDataReader):
@@ -131,10 +121,9 @@ def mobilenet() -> onnx.ModelProto:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=40, help="of training (default: 40)")
     parser.add_argument("--images", type=int, default=100, help="for MobileNetV2 (default: 100)")
     options = parser.parse_args()
-    model, images, held_back, answers = digits(options.epochs)
+    model, images, held_back, answers = digits()
     exact = run_onnx(model.SerializeToString(), held_back)
     right = (exact.argmax(1) == answers).sum()
     print(f"float: {right} of {len(answers)} right")

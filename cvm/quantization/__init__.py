@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal
 
@@ -232,7 +232,11 @@ class Plan:
                 return p.numbers(p.integers(x)) - x
 
             low, high = seen.range(method, error)
-            p = self.scheme.chosen(low, high)
+            declared = () if key[1] else key[0].attributes.get("range", ())
+            p = self.scheme.chosen(*(declared or (low, high)))
+            if declared:
+                low, high = map(int, p.integers(declared))
+                p = replace(p, low=low, high=high)
             chosen[key] = self.scheme.widened(p) if key in self.returned else p
         return chosen
 

@@ -90,13 +90,10 @@ class PowersOfTwo(Scheme):
         q = of_bits(bits).integers(w)
         b = layer.b - self.correction(layer, of_bits(bits).numbers(q) - w)
         bias = rounded_bias(b, 2.0 ** -(bits + into))
-        kernel = self.constant(q.astype(np.int32))
-        kernel.value.name = f"{operation.results[0].name}.weight"
-        operands = (
-            layer.x.node,
-            kernel,
-            *([self.constant(bias.astype(np.int32))] if bias.any() else []),
-        )
+        name = operation.results[0].name
+        operands = [layer.x.node, self.constant(q.astype(np.int32), f"{name}.weight")]
+        if bias.any():
+            operands.append(self.constant(bias.astype(np.int32), f"{name}.bias"))
         if o.name == "cvm.dense":
             sums = self.apply("cvm.dense", *operands)
         else:

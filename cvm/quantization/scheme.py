@@ -323,11 +323,12 @@ class Scheme:
             raise Unquantizable(f"its sums may reach {bound}, beyond i32")
         self.sums[operation] = bound
 
-    def constant(self, array: np.ndarray) -> Node:
+    def constant(self, array: np.ndarray, name: str | None = None) -> Node:
         type = TensorType(array.shape, BY_DTYPE[array.dtype])
-        return self.builder.node(
-            self.builder.add(Const(Data(np.ascontiguousarray(array).reshape(array.shape)), type))[0]
-        )
+        data = Data(np.ascontiguousarray(array).reshape(array.shape))
+        (value,) = self.builder.add(Const(data, type))
+        value.name = name or value.name
+        return self.builder.node(value)
 
     def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
         return self.builder.apply(name, *operands, **attributes)

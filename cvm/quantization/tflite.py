@@ -129,10 +129,10 @@ class Tflite(Scheme):
         bias = rounded_bias(b, x.scale * scales)
         bound = bound_of(q.astype(np.int64), x, bias)
         self.prove(operation, bound)
-        kernel = self.constant(q)
-        kernel.value.name = f"{operation.results[0].name}.weight"
+        name = operation.results[0].name
+        kernel = self.constant(q, f"{name}.weight")
         operands = (layer.x.node, kernel, self.number(x.zero_point), self.number(0))
-        operands = (*operands, self.constant(bias.astype(np.int32)))
+        operands = (*operands, self.constant(bias.astype(np.int32), f"{name}.bias"))
         if o.name == "cvm.dense":
             sums = self.apply("quant.dense", *operands)
         else:

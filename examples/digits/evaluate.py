@@ -64,8 +64,10 @@ def main():
 
     with np.load(HERE / "test.npz") as test:
         images, labels, float_right = test["images"], test["labels"], int(test["float_right"])
-    f = cvm.compile(HERE / "digits.cvm", target=options.target)
-    answers = f(images).argmax(axis=1)
+    program = cvm.load(HERE / "digits.cvm")
+    pixels = program.functions["main"].arguments[0].attributes  # of a pixel q: q * scale
+    inputs = np.clip(np.rint(images / pixels["scale"]), *pixels["range"]).astype(np.int32)
+    answers = cvm.compile(program, target=options.target)(inputs).argmax(axis=1)
 
     right = int((answers == labels).sum())
     print(

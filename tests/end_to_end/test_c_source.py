@@ -367,7 +367,7 @@ def test_the_programs_of_the_page(
         subprocess.run([linker, *flags[language], file, "-o", "main"], check=True)
     image = np.zeros((1, 1, 8, 8), np.int32)
     if language == "c":
-        image.reshape(-1)[10:51:8] = 16
+        image.reshape(-1)[10:51:8] = 127
     done = subprocess.run(running, check=True, capture_output=True, text=True)
     wanted = cvm.compile(cvm.load(ROOT / "examples" / "digits" / "digits.cvm"), target="reference")
     assert [*map(int, done.stdout.split())] == np.asarray(wanted(image)).ravel().tolist()
