@@ -4,14 +4,14 @@ with DALI's limit.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..kernel_ir.expressions import Element, Expr, Tensor, apply, axes, cast
 from ..kernel_ir.scalar_functions import SCALARS
-from ..spec.broadcasting import aligned, all_of, broadcast, cannot_broadcast, fits, source
+from ..spec.broadcasting import aligned, broadcast, broadcastable, cannot_broadcast, source
 from ..spec.operator import C, Operator, T, snake_case
 from ..types.cast_arrays import converted
 from ..types.sizes import Shape
@@ -188,12 +188,6 @@ def _each(what: str, names: tuple[str, ...]) -> str:
 
 def _shapes(o: Any) -> list[Shape]:
     return [t.shape for _, t in o.operands()]
-
-
-def broadcastable(*shapes: Shape) -> bool:
-    return all_of(
-        (lambda m=m, n=n: fits(m, n)) for dims in aligned(*shapes) for m, n in combinations(dims, 2)
-    )
 
 
 def groups(*shapes: Shape) -> int:

@@ -2,16 +2,17 @@
 promotion.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..spec.broadcasting import cannot_broadcast
+from ..kernel_ir.expressions import Element, Tensor, axes
+from ..spec.broadcasting import broadcast, broadcastable, cannot_broadcast, source
 from ..spec.operator import C, T, operator
 from ..spec.unmet import Unmet
-from ..theano.dimensions import sizes_agree
 from ..theano.elemwise import Broadcasting
 from ..theano.scalar_op import SCALAR_OPS
+from ..types.sizes import Shape
 from ..types.tensor_types import BF16, BY_DTYPE, ElementType, TensorType, compute_type
 from .arithmetic import NEGATIVE_POWER
 from .logical_where_astype import astype, in_range
@@ -28,11 +29,12 @@ class Elementwise(Broadcasting[T]):
     """Y[d...] = ufunc of the operands at d..., in the element types that NumPy's promotion gives.
     (NumPy 2, ufuncs)
 
-    Operands of lower rank are completed on the left, and repeated along the dimensions that their
-    type says are 1. `astype` converts to the element type `dtype` as ndarray.astype does;
-    `in_range` does so with integers that must fit. `scalar_power` is NumPy's power of f32 and f64
-    with one exponent for all elements, of which 0.5 takes the root. Integers wrap modulo 2^width,
-    and division by an integer zero gives 0. Floats are rounded once.
+    Operands of lower rank are completed on the left, and repeated along dimensions of size 1, even
+    if a size turns out to be 1 only when the program is called. `astype` converts to the element
+    type `dtype` as ndarray.astype does; `in_range` does so with integers that must fit.
+    `scalar_power` is NumPy's power of f32 and f64 with one exponent for all elements, of which 0.5
+    takes the root. Integers wrap modulo 2^width, and division by an integer zero gives 0. Floats
+    are rounded once.
     """
 
     ufunc: str
@@ -59,8 +61,8 @@ class Elementwise(Broadcasting[T]):
         ),
         C(
             5,
-            "sizes that meet are equal, or declared to be 1",
-            lambda o: sizes_agree(*(x.shape for x in o.xs)),
+            "sizes that meet are equal or 1",
+            lambda o: broadcastable(*(x.shape for x in o.xs)),
             plainly=lambda o: cannot_broadcast(*(x.shape for x in o.xs)),
         ),
     )
@@ -69,6 +71,13 @@ class Elementwise(Broadcasting[T]):
     @property
     def op(self) -> Ufunc:
         return UFUNCS[self.ufunc] if self.dtype is None else TO_ELEMENT[self.ufunc](self.dtype)
+
+    def shape(self: "Elementwise[Any]") -> Shape:
+        return broadcast(*(x.shape for x in self.xs))
+
+    def element(self: "Elementwise[Tensor]", y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.op.expression([x[source(at, x)] for x in self.xs], y.element))
 
     def infer(self: "Elementwise[TensorType]") -> TensorType:
         types = self.op.loop(tuple(x.element for x in self.xs))
@@ -98,5 +107,6 @@ class Elementwise(Broadcasting[T]):
             raise NotImplementedError(f"numpy.elementwise of {self.ufunc}")
         types = self.op.loop(tuple(x.element for x in self.xs))
         assert types is not None, "the constraints found a loop"
-        inner = [x.cast(t) for x, t in zip(self.xs, types, strict=False)]
-        return self.summed(SCALAR_OPS[self.op.gradient].pulled(g, inner, y))
+        inner = [x.cast(t).stretched(y) for x, t in zip(self.xs, types, strict=False)]
+        pulled = SCALAR_OPS[self.op.gradient].pulled(g, inner, y)
+        return [d and d.gathered(x) for d, x in zip(pulled, self.xs, strict=True)]

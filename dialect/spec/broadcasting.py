@@ -6,7 +6,7 @@ is raised, and the predicate is evaluated again when the sizes are known.
 
 from collections.abc import Callable, Iterable
 from functools import reduce
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 
 from ..kernel_ir.expressions import ZERO, Expr, Index, Tensor, select
 from ..types.sizes import Dim, Given, Shape, Undecided, certainly, same_size, smaller
@@ -65,6 +65,12 @@ def aligned(*shapes: Shape) -> list[tuple[Dim, ...]]:
 def fits(m: Dim, n: Dim) -> bool:
     """Test whether two sizes broadcast: they are equal, or one of them is 1."""
     return any_of((lambda: m == n, lambda: m == 1, lambda: n == 1))
+
+
+def broadcastable(*shapes: Shape) -> bool:
+    return all_of(
+        (lambda m=m, n=n: fits(m, n)) for dims in aligned(*shapes) for m, n in combinations(dims, 2)
+    )
 
 
 def unequal(*shapes: Shape, said: str = "are not equal") -> str:

@@ -20,6 +20,10 @@ from cvm.parser.lalr import Actions, Language, Parser, Stuck, node_of
 from cvm.parser.lalr_tables import END
 from cvm.parser.syntax_tree import Token
 
+WORDS = {  # without a value
+    *("applies", "across", "init", "EQ", "NE", "GE", "GT", "LE", "LT"),
+    *("FLOAT", "NOTYPE", "SIGNED", "TOTALORDER", "UNSIGNED"),
+}
 MAX_DEPTH = 64  # of regions and brackets inside each other
 
 
@@ -117,6 +121,8 @@ class HloActions(Actions):
         o.types = types or []
         o.result_types = result_types or (o.types if len(o.results) != 1 else o.types[-1:])
         o.regions += regions or []
+        if o.name.endswith("return") and (o.words or o.lists or len(o.operands) != len(o.types)):
+            raise Wrong("expected a return of values, each with its type", head)
         if o.words[:1] == ["init"]:  # an operand and its initial value in turn
             o.operands = [*o.operands[::2], *o.operands[1::2]]
         if o.name.endswith(".while") and regions:
@@ -210,6 +216,10 @@ def take(o: Operation, parts: Sequence[Any], depth: int = 0) -> None:
                 o.words.append(part.text)
                 if begun < len(run) and isinstance(run[begun], Group) and part.type == "NAME":
                     o.attributes[part.text] = len([*split(run[begun].parts)])  # operands of a kind
+                elif part.type == "NAME" and not ("." in part.text or part.text in WORDS):
+                    raise Wrong(f"{part.text} is no word of StableHLO", part)
+            elif not is_kind(part, "COLON"):
+                raise Wrong(f"expected an operand or an attribute, got {part.text!r}", part)
 
 
 def dictionary(parts: Sequence[Any], at: Token, depth: int) -> dict[str, Any]:
