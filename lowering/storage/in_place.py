@@ -107,7 +107,8 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
     if moving and any(_copy_at_start(k) is not None for k in kernels):
         kernels = _copying_late(kernels, views)
     copies = [_copy_at_start(kernel) for kernel in kernels]
-    ends = {(plan.arguments[k], results[n]) for n, k in moving.items()}  # of the steps of a loop
+    roots = [viewed(r, views) for r in results]
+    ends = {(plan.arguments[k], roots[n]) for n, k in moving.items()}  # of the steps of a loop
     first: dict[Tensor, int] = {}
     last: dict[Tensor, int] = {}
     for n, kernel in enumerate(kernels):
@@ -115,16 +116,18 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
             for t in (viewed(p, views) for p in kernel.parameters):
                 first.setdefault(t, n)
                 last[t] = n
-    viewed_or_view = {*views, *views.values()}
-    constant = {*plan.constants, *viewed_or_view}
-    given = {*plan.arguments, *constant}
+    given = {*plan.arguments, *plan.constants, *views}
     taking: dict[Tensor, Tensor] = {}  # the place of an array: the one that begins as its copy
+    sources: dict[Tensor, Tensor] = {}  # what that copies: the array, or a view of it
     for n, copy in enumerate(copies):
         if copy is not None:
             y, x = copy
-            alone = y not in given and results.count(y) <= 1 and x not in constant
-            if alone and first[y] == n == last[x] and (x in plan.arguments or x not in results):
-                taking[x] = y
+            start = viewed(x, views)
+            shown = [p for p in kernels[n].parameters if viewed(p, views) is start]
+            alone = y not in given and roots.count(y) <= 1 and start not in plan.constants
+            ended = start in plan.arguments or start not in roots
+            if alone and ended and shown == [x] and first[y] == n == last[start]:
+                taking[start], sources[y] = y, x
     for x in [x for x in taking if x in plan.arguments]:
         end = x
         while end in taking:
@@ -132,11 +135,17 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
         if (x, end) not in ends:
             del taking[x]
     names: dict[Tensor, Tensor] = {}
+    homes: dict[Tensor, Tensor] = {}  # the argument that holds an array
+    viewed_or_view = {*views, *views.values()}
     for x in taking.keys() - taking.values():
         places = [x]
         while places[-1] in taking:
             places.append(taking[places[-1]])
-        names |= dict.fromkeys(places, x if x in plan.arguments else places[-1])
+        if x in plan.arguments:
+            for y in places[1:]:
+                names[y], homes[y] = names.get(sources[y], sources[y]), x
+        elif viewed_or_view.isdisjoint((*places, *(sources[y] for y in places[1:]))):
+            names |= dict.fromkeys(places, places[-1])
     if not names:
         return plan
     found: list[Kernel] = []
@@ -148,7 +157,11 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
     return replace(
         plan,
         kernels=tuple(found),
-        results=tuple(names.get(t, t) for t in results),
+        results=tuple(
+            homes[root] if root in homes else names.get(r, r)
+            for r, root in zip(results, roots, strict=True)
+        ),
+        views={view: names.get(of, of) for view, of in views.items()},
         ranges={t: r for t, r in plan.ranges.items() if t not in names},
     )
 

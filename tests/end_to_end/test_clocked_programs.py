@@ -422,3 +422,38 @@ def test_a_graph_is_not_called(target):
     for wrong in (cvm.compile, cvm.grad):
         with pytest.raises(cvm.TraceError, match="compiled already"):
             wrong(counter)
+
+
+def test_a_cache_that_is_state_is_not_copied() -> None:
+    text = """
+    func @append(%state: !cog.field<[N], tensor<4xf32>>, %input: !cog.field<[], tensor<4xf32>>,
+                 %place: !cog.field<[], f32>) -> (!cog.field<[N], tensor<4xf32>>, !cog.field<[], f32>) {
+      %cache = builtin.view %state {type = tensor<Nx4xf32>}
+      %x = builtin.view %input {type = tensor<4xf32>}
+      %p = builtin.view %place {type = tensor<f32>}
+      %position = theano.elemwise %p {scalar_op = "cast", dtype = i64}
+      %new = builtin.scatter %cache, %x, %position {axes = [0]}
+      %after = builtin.view %new {type = !cog.field<[N], tensor<4xf32>>}
+      %next = cog.add %place, 1
+      return %after, %next
+    }
+    graph @decode {
+      %cache = cog.field "cache" : !cog.field<[N], tensor<4xf32>>
+      %place = cog.field "place" : !cog.field<[], f32>
+      %x = cog.sensor "x" : !cog.field<[], tensor<4xf32>>
+      %new, %next = call @append(%cache, %x, %place)
+      cog.feedback %cache, %new
+      cog.feedback %place, %next
+    }
+    """
+    rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for target in ("cpu", "reference", "cuda-sim"):
+        g = cvm.compile(text.replace("N", "1000"), entry="decode", target=target)
+        for row in rows:
+            g.write("x", row)
+            g.step()
+        found = g.read("cache")
+        np.testing.assert_array_equal(found[:3], rows)
+        assert not found[3:].any()
+        if target == "cpu":
+            assert "0..1000" not in g.lower("schedule")

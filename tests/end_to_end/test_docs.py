@@ -303,6 +303,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/lowering.md", "loops"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "schedule"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "asm"): "test_docs.py::test_machine_code_of_a_convolution",
+    ("examples/language_model/README.md", "sh"): "test_language_model.py::test_the_commands",
     ("docs/jax.md", "python"): "test_stablehlo.py::test_the_program_of_the_page",
     ("docs/mlir.md", "sh"): "test_linalg.py::test_the_commands_of_the_page",
     ("docs/operators.md", "python"): "test_docs.py::test_worked_example",

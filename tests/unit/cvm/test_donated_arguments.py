@@ -274,3 +274,29 @@ def test_built_code_does_not_overwrite():
 
     with pytest.raises(cvm.TargetError, match="overwrites an argument; built code does not"):
         build(cvm.parse(PROGRAM), ["main"], "two")
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        lambda c, x, p: c.at[1, :, p].set(x[2]),
+        lambda c, x, p: c.at[0, p, 1:3].set(x[1:3]),
+        lambda c, x, p: c.reshape(-1, 4).at[p].add(x).reshape(c.shape),
+        lambda c, x, p: c.at[0, p].set(x).reshape(-1, 4).at[p].add(x).reshape(c.shape),
+        lambda c, x, p: c.at[1, p - 1].set(0.0).at[0, p].set(x),
+    ],
+)
+def test_updates_of_parts_and_of_views_copy_nothing(update):
+    def arrays(capacity):
+        return np.ones((2, capacity, 4), np.float32), np.arange(4, dtype=np.float32), np.array(1)
+
+    f = cvm.compile(update, donate_argnums=0)
+    wanted = cvm.compile(update)(*arrays(5))
+    c, x, p = arrays(5)
+    assert f(c, x, p) is c
+    np.testing.assert_array_equal(c, wanted)
+    stored = []
+    for capacity in (100, 200):
+        f.trace(*arrays(capacity))
+        stored.append(f.cost().bytes_written)
+    assert stored[1] - stored[0] < 100 * 32  # a copy has 32 bytes for each place
