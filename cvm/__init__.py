@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from .kernels import fma, kernel, prange
     from .quantization import quantize
     from .scheduling import Schedule, schedule
-    from .transforms.control_flow import fori_loop, scan, while_loop
+    from .transforms.control_flow import cond, fori_loop, scan, while_loop
     from .transforms.derivatives import grad, jvp, value_and_grad, vjp
     from .transforms.traced_function import TracedFunction, register_pytree
     from .transforms.vmap import vmap
@@ -100,7 +100,7 @@ _OF_TEXT = _re.compile("\N{ZERO WIDTH NO-BREAK SPACE}?" + _FIRST_WORD, _re.ASCII
 _OF_BYTES = _re.compile("(?:\N{ZERO WIDTH NO-BREAK SPACE})?".encode() + _FIRST_WORD.encode())
 _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "transforms.derivatives"),
-    **dict.fromkeys(("fori_loop", "scan", "while_loop"), "transforms.control_flow"),
+    **dict.fromkeys(("cond", "fori_loop", "scan", "while_loop"), "transforms.control_flow"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
     **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
     "from_mlir": "importers.mlir_text",
@@ -123,6 +123,7 @@ __all__ = [
     "TraceError",
     "VerifyError",
     "compile",
+    "cond",
     "fma",
     "fori_loop",
     "from_jax",

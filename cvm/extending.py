@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
 
+from cvm.dialect.builtin import Calling
 from cvm.dialect.builtin.effects import effectful
 from cvm.dialect.ir.function import Function, Value
 from cvm.dialect.ir.module import Module
@@ -37,6 +38,7 @@ from cvm.dialect.kernel_ir.loops import (
     If,
     Kernel,
     Let,
+    Steps,
     Store,
     map_expressions,
     rewrite_block,
@@ -56,6 +58,7 @@ from cvm.dialect.spec.unmet import Unmet
 from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
 from cvm.dialect.support.entry_points import PLACED
 from cvm.dialect.support.suggest import did_you_mean
+from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import (
     F32,
     F64,
@@ -114,6 +117,7 @@ __all__ = [
     "Builder",
     "C",
     "CallError",
+    "Calling",
     "Cast",
     "CompiledFunction",
     "Const",
@@ -135,7 +139,9 @@ __all__ = [
     "Pass",
     "Plan",
     "Read",
+    "Steps",
     "Store",
+    "Symbol",
     "T",
     "Target",
     "TargetError",

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..dialect.builtin import Calling
 from ..dialect.ir.function import Function, Literal, Value
 from ..dialect.ir.verify import Verification, check_function
 from ..dialect.ir.verify_inplace import check_destroyed
@@ -130,10 +129,10 @@ def undefined(function: Function, context: Context) -> Iterator[Diagnostic]:
     for operation in function.operations:
         for name, value in operation.operator.operands():
             yield from use(value, "used", operation.at(name))
-        callee = getattr(operation.operator, "callee", None)
-        if isinstance(operation.operator, Calling) and callee not in context.module.functions:
-            message = f"@{callee} is called, but the program has no such function"
-            yield Diagnostic(message, operation.at("callee"), "pass.definition")
+        for field, callee in operation.operator.callees:
+            if callee not in context.module.functions:
+                message = f"@{callee} is called, but the program has no such function"
+                yield Diagnostic(message, operation.at(field), "pass.definition")
         for result in operation.results:
             yield from define(result, operation.span)
     spans = function.return_spans

@@ -33,6 +33,9 @@ HABITS = {
 }
 
 
+RETURNS = ('"func.return"', '"cvm.builtin.yield"')  # the ends of blocks in MLIR's generic form
+
+
 class ProgramActions(Actions):
     """The actions of `cvm.lark`. Nothing is kept between calls."""
 
@@ -93,11 +96,17 @@ class ProgramActions(Actions):
     named_value = node_of(lambda name, type: syntax.ArgumentNode(name, type, []))
 
     def generic(self, parts: list[Any]) -> syntax.OperationNode | syntax.ReturnNode:
+        name, operands, regions, attributes, types = parts
         return (
-            syntax.ReturnNode(parts[0], parts[1])
-            if parts[0].text == '"func.return"'
-            else self.short([*parts[:3], None, parts[3]])
+            syntax.ReturnNode(name, operands)
+            if name.text in RETURNS
+            else self.short([name, operands, attributes, regions, types])
         )
+
+    blocks = node_of(lambda *parts: [*parts])
+    block = node_of(
+        lambda brace, _, arguments, body: syntax.RegionNode(arguments or [], brace, body)
+    )
 
     applied = node_of(
         lambda name, callee, xs, attrs, types: syntax.OperationNode(

@@ -78,7 +78,7 @@ def unnamed(made: Made | None) -> tuple[Value, ...]:
 
 def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     report = scope.report
-    name = from_generic(node.operator) if node.name.type == "STRING" else node.operator
+    name = operator_name(node)
     if name == "const":
         return build_generic_constant(scope, node)
     if (operator := OPERATORS.get(name)) is None:
@@ -106,6 +106,10 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     if operands is None or attributes is None or not good:
         return None
     return operator(**operands, **attributes), spans, declared, operand_types
+
+
+def operator_name(node: OperationNode) -> str:
+    return from_generic(node.operator) if node.name.type == "STRING" else node.operator
 
 
 def from_generic(name: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..dialect.builtin import Calling
-from ..dialect.ir.function import Function, Literal, Value, unique_name
+from ..dialect.ir.function import Function, Literal, Value, unique_name, with_shared
 from ..dialect.spec.operator import OPERATORS
 from ..dialect.support.diagnostics import Note, counted
 from ..dialect.types.attributes import Symbol
@@ -24,6 +24,7 @@ from .build_operation import (
     build_attributes,
     build_operands,
     form_of,
+    operator_name,
     stated_types,
 )
 from .scope import Scope
@@ -87,7 +88,7 @@ def build_with_regions(scope: Scope, node: OperationNode, build: Build) -> Made 
     `build` is for functions.
     """
     report = scope.report
-    if (operator := OPERATORS.get(node.operator)) is None:
+    if (operator := OPERATORS.get(operator_name(node))) is None:
         return build_applied(scope, node)  # which reports it
     form, spans = form_of(operator), {"op": report.span(node.name)}
     code = f"{operator.name}.regions"
@@ -125,12 +126,11 @@ def build_with_regions(scope: Scope, node: OperationNode, build: Build) -> Made 
     if None in built:
         return None
     bodies = [b for b in built if b is not None]
-    captured = list(dict.fromkeys(v for _, inner in bodies for v in inner.captured))
-    for callee, (function, inner), region in zip(callees, bodies, node.regions, strict=True):
-        taken = [inner.captured.get(v) or Value(v.name, None, v.span) for v in captured]
-        function = replace(
-            function, arguments=(*function.arguments, *taken), captured=len(captured)
-        )
+    functions, captured = with_shared(
+        [f for f, _ in bodies], [inner.captured for _, inner in bodies]
+    )
+    for callee, function, region in zip(callees, functions, node.regions, strict=True):
+        function = replace(function, captured=len(captured))
         scope.bodies = {**scope.bodies, function.name: function}
         attributes[callee] = Symbol(function.name)
         spans[callee] = report.span(region.brace)

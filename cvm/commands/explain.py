@@ -30,6 +30,7 @@ GENERAL = {  # what may follow any operator's name in a code
     "every value that enters it",
     "results": "an operation has as many results, and result types, as its operator gives",
     "size": "the elements of a result can be counted in 62 bits",
+    "steps": "the operands, results and function of a loop have the types that its steps say",
     "type": "operands and results have the types that the program states",
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import cvm
-from cvm.dialect.builtin import Calling, Data
+from cvm.dialect.builtin import Data
 from cvm.dialect.ir.function import Function, Graph
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
@@ -135,8 +135,7 @@ def _equal(module: Module, given: Sequence[str]) -> Iterator[tuple[str, Pair | N
 
 
 def _callees(f: Function) -> list[str]:
-    operators = (o.operator for o in f.operations)
-    return [str(o.callee) for o in operators if isinstance(o, Calling)]
+    return [name for o in f.operations for _, name in o.operator.callees]
 
 
 def _names(item: str) -> tuple[str, str]:

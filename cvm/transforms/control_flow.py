@@ -1,5 +1,5 @@
-"""Loops of traced functions, in JAX's words: `scan`, `fori_loop` and `while_loop`, whose bodies are
-compiled once.
+"""Loops and branches of traced functions, in JAX's words: `scan`, `fori_loop` and `while_loop`,
+whose bodies are compiled once, and `cond`.
 
 A body is a Python function of tuples, lists and dictionaries of arrays. It is traced as a function
 of the program, whose arguments are the carried values, slices of what is scanned, and the arrays of
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.builtin.control_flow import Loop, Scan, While
-from cvm.dialect.ir.function import Value
+from cvm.dialect.builtin.control_flow import If, Loop, Scan, While
+from cvm.dialect.ir.function import Value, with_shared
 from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import TensorType
 
@@ -164,6 +164,73 @@ def while_loop(
         [], lambda o, c: While((tracer.operand(go, "numpy", body.span), *o), c, len(body.carried))
     )
     return unflatten(body.form, iter(last))
+
+
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+) -> Any:
+    """Return `true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`.
+
+    Only the function that is taken runs, and the derivative is that of this function. Inside a
+    traced function, both become part of its program.
+
+    Args:
+        pred: The condition: a bool, or an array of bool and rank 0.
+        true_fun: A function of the operands.
+        false_fun: A function whose results have the structure, shapes and element types of those
+            of `true_fun`.
+        operands: Any values; arrays of the enclosing function may also be used directly.
+
+    Raises:
+        TraceError: The condition is not a bool, or the results differ in their types.
+    """
+    if (tracer := _tracer((pred, operands))) is None:
+        flag = np.asarray(pred)
+        return traced(lambda flag, *given: cond(flag, true_fun, false_fun, *given))(flag, *operands)
+    if not isinstance(pred, TracedArray):
+        pred = np.asarray(pred)
+    if pred.dtype != np.bool_ or pred.ndim:
+        fail(f"the condition of cvm.cond is a bool of rank 0, got {pred.dtype} of rank {pred.ndim}")
+    if not isinstance(pred, TracedArray):
+        return true_fun(*operands) if pred else false_fun(*operands)
+    span = caller()
+    inners: list[Tracer] = []
+    forms: list[Any] = []
+    found: list[list[TracedArray]] = []
+    for fun in (true_fun, false_fun):
+        name = f"{tracer.name}.cond{len(tracer.functions) + len(inners)}"
+        inners.append(inner := Tracer(name, tracer.rules, outer=tracer))
+        inner.span = span
+        with inner:
+            form, leaves = flatten_results(fun(*operands))
+            found.append([_array(inner, x) for x in leaves])
+        forms.append(form)
+    if forms[0] != forms[1]:
+        fail("the functions of cvm.cond return values of one structure")
+    for n, (a, b) in enumerate(zip(*found, strict=True)):
+        common = a.dtype if b.weak and not a.weak else b.dtype
+        if a.type.key[1] != b.type.key[1] or not all(_is_taken(x, common) for x in (a, b)):
+            types = f"result {n} is {a.type} or {b.type}"
+            fail(f"the functions of cvm.cond return arrays of one type, but {types}")
+        for inner, results in zip(inners, found, strict=True):
+            with inner:
+                results[n] = astype(results[n], common)
+    functions, captured = with_shared(
+        [i.function(results) for i, results in zip(inners, found, strict=True)],
+        [i.captured for i in inners],
+    )
+    tracer.functions.update({f.name: f for f in functions})
+    names = [Symbol(f.name) for f in functions]
+    branch = If((tracer.operand(pred, tracer.rules, span), *captured), *names)
+    types = [[v.known_type for v in f.results] for f in functions]
+    added = tracer.add(branch.with_signature([v.known_type for v in captured], *types), span)
+    for result, *pair in zip(added, *found, strict=True):
+        result.is_scalar = all(x.is_scalar for x in pair)
+    return unflatten(forms[0], iter(added))
+
+
+def _is_taken(array: TracedArray, dtype: Any) -> bool:
+    return array.dtype == dtype or bool(array.weak and np.can_cast(array.dtype, dtype, "same_kind"))
 
 
 def _tracer(values: Any) -> Tracer | None:

@@ -1,8 +1,8 @@
 """`cvm.vmap`: a function of arrays as one of stacks of arrays, as in JAX.
 
 The function is traced for one element of the stack, and each operation becomes one on stacks:
-elementwise ones, reductions and those that move elements get a further first axis; any other runs
-once for each element, in a loop (`builtin.scan`).
+elementwise ones, reductions and those that move elements get a further first axis, cheap branches
+become a select, and any other operation runs once for each element, in a loop (`builtin.scan`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.builtin import Calling
-from cvm.dialect.builtin.control_flow import Scan
+from cvm.dialect.builtin.control_flow import If, Scan
 from cvm.dialect.ir.function import Function, Literal, Operation, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.spec.operator import Operator
 from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.tensor_types import TensorType
+from cvm.lowering.graph.inline import is_cheap
 
 from ..numpy.axes import whole_axis
 from ..numpy.shapes import broadcast, moveaxis
@@ -118,22 +119,29 @@ class _Batch:
             form, results = _along(self.out_axes, self.function(*passed), "out_axes")
         found = [(inner.operand(x, tracer.rules, self.span), a) for x, a in results]
         self.values |= {mine: outer for outer, mine in inner.captured.items()}
-        effects = Module(inner.functions).effects
-        for operation in inner.operations:
-            if operation.acts(effects):
+        self.module = Module(inner.functions)
+        self._add_all(inner.operations)
+        return unflatten(form, iter([self._result(v, a) for v, a in found]))
+
+    def _add_all(self, operations: Sequence[Operation]) -> None:
+        """Add the operations on stacks that stand for those on elements."""
+        for operation in operations:
+            if operation.acts(self.module.effects):
                 fail(f"cvm.vmap takes no operation with an effect, got {operation.operator.name}")
             operands = list(dict.fromkeys(v for _, v in operation.operator.operands()))
             if any(v in self.stacked for v in operands):
-                stacked = self._by_rule(operation.operator, operands) or self._by_loop(
-                    operation, operands
-                )
+                if isinstance(operation.operator, If) and is_cheap(self.module, operation):
+                    stacked = self._by_select(operation.operator)
+                else:
+                    stacked = self._by_rule(operation.operator, operands) or self._by_loop(
+                        operation, operands
+                    )
                 for one, stack in zip(operation.results, stacked, strict=True):
                     self._enter(one, stack)
             else:
                 self.values |= zip(
                     operation.results, self._add(operation.operator, self._now), strict=True
                 )
-        return unflatten(form, iter([self._result(v, a) for v, a in found]))
 
     def _enter(self, one: Value, stack: Value) -> None:
         self.values[one] = stack
@@ -185,6 +193,26 @@ class _Batch:
                 entries = tuple(a + 1 if isinstance(a, int) and a >= 0 else a for a in entries)
             changes[name] = (first(self.size), *entries)
         return self._add(replace(operator, **changes), self._stack) if changes else []
+
+    def _by_select(self, branch: If[Value]) -> list[Value]:
+        """The results of both functions of a branch on stacks, selected for each element."""
+        sides: list[Sequence[Value]] = []
+        for _, name in branch.callees:
+            callee = self.module.functions[name]
+            for argument, value in zip(callee.arguments, branch.arguments[1:], strict=True):
+                self.values[argument] = self._now(value)
+                if value in self.stacked:
+                    self.stacked.add(argument)
+            self._add_all(callee.operations)
+            sides.append(callee.results)
+        flags = TracedArray(self.tracer, self._stack(branch.arguments[0]))
+        found: list[Value] = []
+        for pair in zip(*sides, strict=True):
+            order = (0, *["x"] * len(pair[0].known_type.array_shape))
+            flag = apply("theano.dimshuffle", flags, new_order=order)
+            given = (TracedArray(self.tracer, self._stack(v)) for v in pair)
+            found.append(apply("theano.elemwise", flag, *given, scalar_op="switch").value)
+        return found
 
     def _of_rank(self, value: Value, rank: int) -> Value:
         """An operand whose stacked axis comes before those of operands of higher rank."""

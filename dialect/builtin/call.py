@@ -23,17 +23,20 @@ class Calling(Operator[T]):
     callee: Symbol
 
     is_derivative: ClassVar[bool] = False
-    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = (
-        (),
-        (),
-    )  # its arguments' and its results' types
+    # the types of the arguments that are passed, and of the results of each callee
+    signature: ClassVar[tuple[tuple[Any, ...], ...]] = ((), ())
 
-    def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
-        """Copy the operator with its callee's argument and result types, on which constraints and
-        result types depend.
+    @property
+    def callees(self) -> tuple[tuple[str, str], ...]:
+        """The names of the functions that it calls, each with its field."""
+        return tuple((f.name, v) for f, v in self.attributes() if f.annotation is Symbol)
+
+    def with_signature(self, passed: Sequence[Type], *results: Sequence[Type]) -> Self:
+        """Copy the operator with the argument types and each callee's result types, on which
+        constraints and result types depend.
         """
         known = replace(self)
-        object.__setattr__(known, "signature", (tuple(passed), tuple(results)))
+        object.__setattr__(known, "signature", (tuple(passed), *map(tuple, results)))
         return known
 
     @classmethod
@@ -48,14 +51,16 @@ class Calling(Operator[T]):
         return self.arguments
 
     def run(
-        self, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+        self, *callees: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
     ) -> Sequence[np.ndarray]:
-        """The results, of an operator over arrays; `step` evaluates the callee."""
+        """The results, of an operator over arrays; `callees` evaluate the functions, in the order
+        of the fields that name them.
+        """
         raise NotImplementedError(self.name)
 
     def steps(self) -> "Steps":
         """The loop over the callee that the operator is, of one that is neither expanded nor
-        inlined.
+        inlined nor a branch.
         """
         raise NotImplementedError(self.name)
 
@@ -83,6 +88,6 @@ class Call(Calling[T]):
         return self.signature[1]
 
     def run(
-        self: "Call[Any]", step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+        self: "Call[Any]", *callees: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
     ) -> Sequence[np.ndarray]:
-        return step(self.arguments)
+        return callees[0](self.arguments)

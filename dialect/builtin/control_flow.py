@@ -1,7 +1,7 @@
-"""Loops over a function of the module: `builtin.scan` takes a known number of steps,
-`builtin.while` tests a condition.
+"""Loops and branches over functions of the module: `builtin.scan` takes a known number of steps,
+`builtin.while` tests a condition before each step, `builtin.if` selects one of two functions.
 
-The body is compiled once, however many steps there are.
+A body is compiled once, however many steps there are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ import numpy as np
 from ..kernel_ir.loops import MAX_STEPS, Steps
 from ..spec.broadcasting import all_equal, all_of
 from ..spec.operator import C, T, operator
+from ..types.attributes import Symbol
 from ..types.tensor_types import I1, TensorType, Type
 from .call import Calling
 
@@ -31,6 +32,10 @@ def alike(stated: Sequence[Any], found: Sequence[Any]) -> bool:
         type(a) is type(b) and a.element is b.element and a.rank == b.rank
         for a, b in zip(stated, found, strict=True)
     )
+
+
+def is_condition(type: Any) -> bool:
+    return isinstance(type, TensorType) and type.rank == 0 and type.element is I1
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +164,12 @@ class Scan(Loop[T]):
         collected = self.signature[1][self.carry :]
         return (*self.carried, *(TensorType((self.count, *y.shape), y.element) for y in collected))
 
-    def run(self: "Scan[Any]", step: Step) -> tuple[np.ndarray, ...]:
+    def run(self: "Scan[Any]", *callees: Step) -> tuple[np.ndarray, ...]:
         carried = list(self.carried)
         rows = []
         shared = self.arguments[self.carry + self.scan :]
         for t in range(self.count)[:: -1 if self.reverse else 1]:
-            results = step([*carried, *(np.asarray(x[t]) for x in self.scanned), *shared])
+            results = callees[0]([*carried, *(np.asarray(x[t]) for x in self.scanned), *shared])
             carried = list(results[: self.carry])
             rows.append(results[self.carry :])
         return (*carried, *map(np.stack, zip(*(rows[::-1] if self.reverse else rows), strict=True)))
@@ -190,11 +195,7 @@ class While(Loop[T]):
         C(
             2,
             "the condition is a tensor<i1>",
-            lambda o: (
-                isinstance(o.arguments[0], TensorType)
-                and o.arguments[0].rank == 0
-                and o.arguments[0].element is I1
-            ),
+            lambda o: is_condition(o.arguments[0]),
         ),
         C(
             3,
@@ -241,9 +242,74 @@ class While(Loop[T]):
     def infer(self: "While[TensorType]") -> tuple[Type, ...]:
         return self.carried
 
-    def run(self: "While[Any]", step: Step) -> tuple[np.ndarray, ...]:
+    def run(self: "While[Any]", *callees: Step) -> tuple[np.ndarray, ...]:
         go = self.arguments[0]
         carried = self.carried
         while go:
-            go, *carried = step([*carried, *self.arguments[1 + self.carry :]])
+            go, *carried = callees[0]([*carried, *self.arguments[1 + self.carry :]])
         return tuple(carried)
+
+
+@operator
+class If(Calling[T]):
+    """The results of callee where a condition holds, else those of otherwise:
+    Y = callee(K) if C else otherwise(K). Only the function whose results are taken runs.
+    (jax.lax.cond, stablehlo.if, ONNX If)
+
+    The operands are the condition C, a truth value, and values K, which both functions take.
+    """
+
+    otherwise: Symbol
+
+    constraints = (
+        C(
+            1,
+            "the first operand is a condition, a tensor<i1>",
+            lambda o: bool(o.arguments) and is_condition(o.arguments[0]),
+        ),
+        C(
+            2,
+            "callee and otherwise have as many results, of the same elements and ranks",
+            lambda o: alike(*o.signature[1:]),
+            at="otherwise",
+            plainly=lambda o: o.found(),
+        ),
+        C(
+            3,
+            "callee and otherwise have results of the same shapes",
+            lambda o: same_types(*o.signature[1:]),
+            at="otherwise",
+            plainly=lambda o: o.found(),
+        ),
+        C(
+            4,
+            "callee gives tensors",
+            lambda o: all(isinstance(y, TensorType) for y in o.signature[1]),
+            at="callee",
+        ),
+    )
+    example = """
+        func @main(%c: tensor<i1>, %x: tensor<3xf32>) -> tensor<3xf32> {
+          %y = builtin.if %c {
+            %twice = theano.elemwise %x, %x {scalar_op = "add"}
+            yield %twice
+          } else {
+            yield %x
+          }
+          return %y
+        }
+    """
+
+    def found(self) -> str:
+        """The types of the results, for messages."""
+        taken, other = (", ".join(map(str, types)) for types in self.signature[1:])
+        return f"one function has results ({taken}), the other ({other})"
+
+    def passed(self, count: int) -> tuple[Any, ...]:
+        return self.arguments[1:]
+
+    def infer(self: "If[TensorType]") -> tuple[Type, ...]:
+        return self.signature[1]
+
+    def run(self: "If[Any]", *callees: Step) -> Sequence[np.ndarray]:
+        return callees[0 if self.arguments[0] else 1](self.arguments[1:])

@@ -1,7 +1,7 @@
 """Functions: operations over SSA values, built by the parser or in Python."""
 
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -104,7 +104,7 @@ class Operation:
 
     def acts(self, effects: Container[str]) -> bool:
         """Test whether the operation has an effect, or calls one of these functions."""
-        return self.operator.has_effect or getattr(self.operator, "callee", "") in effects
+        return self.operator.has_effect or any(name in effects for _, name in self.operator.callees)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +146,22 @@ class Graph(Function):
     """
 
     is_graph = True
+
+
+def with_shared(
+    functions: Sequence[Function], captured: Sequence[Mapping[Value, Value]]
+) -> tuple[list[Function], list[Value]]:
+    """The functions with the same last arguments: one for each value around them that one of them
+    captures, of which `captured` has the argument; and these values.
+    """
+    values = list(dict.fromkeys(v for own in captured for v in own))
+    found: list[Function] = []
+    for function, own in zip(functions, captured, strict=True):
+        inside = {*own.values()}
+        taken = [own.get(v) or Value(v.name, v.type, v.span) for v in values]
+        arguments = [a for a in function.arguments if a not in inside]
+        found.append(replace(function, arguments=(*arguments, *taken)))
+    return found, values
 
 
 @dataclass(frozen=True, eq=False)

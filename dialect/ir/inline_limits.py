@@ -30,8 +30,9 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
             diagnostics.append(
                 Diagnostic(excess("operations", count), function.span, "limit.operations")
             )
-        for operation in function.operations:
-            if (callee := getattr(operation.operator, "callee", None)) not in depths:
+        calls = [(o, *c) for o in function.operations for c in o.operator.callees]
+        for operation, field, callee in calls:
+            if callee not in depths:
                 continue
             depth = max(depth, depths[callee] + 1)
             count = count + counts[callee]
@@ -47,7 +48,7 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
                 note = Note(f"@{callee} has {counts[callee]}", module.functions[callee].span)
                 diagnostics.append(
                     Diagnostic(
-                        message, operation.at("callee"), code, (note,) if depth <= DEEPEST else ()
+                        message, operation.at(field), code, (note,) if depth <= DEEPEST else ()
                     )
                 )
         depths[name], counts[name] = depth, count

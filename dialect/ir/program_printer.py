@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def print_module(
 
     `notes` of operations are comments after them, in the short form.
     """
-    bodies = {} if generic else bodies_of(module)
+    bodies = bodies_of(module)
     functions = [
         print_function(f, generic, notes, bodies)
         for name, f in module.functions.items()
@@ -44,11 +44,11 @@ def print_module(
 def bodies_of(module: Functions) -> dict[str, Function]:
     """The bodies of regions that one operation of another function has."""
     uses = Counter(
-        str(v)
+        called
         for name, f in module.functions.items()
         for o in f.operations
-        for v in vars(o.operator).values()
-        if isinstance(v, Symbol) and v != name
+        for _, called in o.operator.callees
+        if called != name
     )
     return {n: f for n, f in module.functions.items() if f.captured is not None and uses[n] == 1}
 
@@ -61,7 +61,7 @@ def print_function(
 ) -> str:
     """The text of a function; `bodies` are the functions that are printed as regions."""
     if generic:
-        return _generic_function(function)
+        return _generic_function(function, bodies)
     return (
         _short_graph(function, notes, bodies)
         if isinstance(function, Graph)
@@ -89,7 +89,7 @@ class Names:
 
     def inside(self) -> "Names":
         """The names in a region, which has those around it."""
-        inner = Names()
+        inner = Names(generic=self.generic)
         inner.given, inner.used = {**self.given}, {**self.used}
         inner.bodies, inner.notes = self.bodies, self.notes
         return inner
@@ -166,9 +166,15 @@ def operation_text(operation: Operation, names: Names) -> str:
     operator = operation.operator
     shown = [v for _, v in operator.operands()]
     regions = ""
-    callees = [str(v) for v in vars(operator).values() if isinstance(v, Symbol)]
-    if names.bodies and callees and all(c in names.bodies for c in callees):
-        shown, regions = _regions(operator, [names.bodies[c] for c in callees], names)
+    if is_inline(operator, names):
+        shown, entered = _regions(operator, names)
+        entering = cast(Any, operator).passed(0)
+        texts = []
+        for taken, body, inner in entered:
+            same = [names.given.get(v) for v in entering[: len(taken)]] == taken
+            text = f" {{\n{_body(body, inner, 'yield')}"
+            texts.append(text if same else f" ({', '.join(taken)}){text}")
+        regions = " else".join(texts)
     operands = ", ".join(_operand(v, operator.dialect, names) for v in shown)
     if isinstance(operator, Const):
         text = f"const {operator.data.text} : {operator.type}"
@@ -180,11 +186,10 @@ def operation_text(operation: Operation, names: Names) -> str:
         text = operator.name
         if regions:
             calling: Any = operator
+            attributes = _beside_regions(operator, attributes)
             implied = calling.implied(len(shown), attributes)
             attributes = {
-                n: v
-                for n, v in attributes.items()
-                if not isinstance(v, Symbol) and (n not in implied or implied[n] != v)
+                n: v for n, v in attributes.items() if n not in implied or implied[n] != v
             }
             text += f" {operands}" if operands else ""
         elif callee is not None:
@@ -209,17 +214,30 @@ def _labelled(operator: Operator[Any], operands: str) -> str:
     return f"{text} : {type}" if type is not None else text
 
 
-def _regions(operator: Any, bodies: Sequence[Function], names: Names) -> tuple[list[Value], str]:
-    """The operands before an operation's regions, and the regions; what these capture has the name
-    that it has around them.
+def is_inline(operator: Operator[Any], names: Names) -> bool:
+    """Test whether the functions that an operator calls are printed as its regions."""
+    return bool(operator.callees) and all(name in names.bodies for _, name in operator.callees)
+
+
+def _beside_regions(operator: Operator[Any], attributes: dict[str, Any]) -> dict[str, Any]:
+    callees = {field for field, _ in operator.callees}
+    return {n: v for n, v in attributes.items() if n not in callees}
+
+
+def _regions(
+    operator: Any, names: Names
+) -> tuple[list[Value], list[tuple[list[str], Function, Names]]]:
+    """The operands before an operation's regions; for each region the names of its arguments, its
+    function and the names in it, where what it captures has the name that it has around it.
     """
+    bodies = [names.bodies[name] for _, name in operator.callees]
     given = [*operator.arguments]
     first = len(given) - min(b.captured or 0 for b in bodies)
     while any(isinstance(v, Literal) for v in given[first:]):  # which has no name to be used by
         first += 1
     shown = [v for _, v in operator.operands()]
     shown = shown[: len(shown) - len(given[first:])]
-    texts = []
+    entered = []
     for body in bodies:
         count = len(body.arguments) - len(given[first:])
         entering = operator.passed(0)[:count]
@@ -229,14 +247,15 @@ def _regions(operator: Any, bodies: Sequence[Function], names: Names) -> tuple[l
         # an argument keeps the name of its operand where nothing else that is used has it
         keeps = len({*entering}) == count and not {*entering} & {*given[first:]}
         for argument, value in zip(body.arguments, entering, strict=False):
-            if keeps and not isinstance(value, Literal) and argument.name == value.name:
+            if (
+                keeps
+                and not names.generic
+                and not isinstance(value, Literal)
+                and argument.name == value.name
+            ):
                 inner.given[argument] = names.of(value)
-        named = [inner.of(a) for a in body.arguments[:count]]
-        same = [names.given.get(v) for v in entering] == named
-        texts.append(
-            ("" if same else f" ({', '.join(named)})") + f" {{\n{_body(body, inner, 'yield')}"
-        )
-    return shown, " else".join(texts)
+        entered.append(([inner.of(a) for a in body.arguments[:count]], body, inner))
+    return shown, entered
 
 
 def _stated(operation: Operation, shown: int) -> str:
@@ -289,30 +308,41 @@ def _dictionary(attributes: dict[str, Any]) -> str:
 # MLIR's generic form
 
 
-def _generic_function(function: Function) -> str:
+def _generic_function(
+    function: Function, bodies: Mapping[str, Function] = MappingProxyType({})
+) -> str:
     names = Names(function.values(), generic=True)
-    arguments = ", ".join(f"{names.of(a)}: {_plain(a.type)}" for a in function.arguments)
+    names.bodies = bodies
+    arguments = [names.of(a) for a in function.arguments]
     results = [_plain(r.type) for r in function.results]
-    kind = "cog.graph" if isinstance(function, Graph) else "func.func"
-    lines = [f'"{kind}"() ({{', f"^bb0({arguments}):" if arguments else "^bb0:"]
-    for operation in function.operations:
-        lines += [f"  {line}" for line in _generic_operation(operation, names)]
-    if isinstance(function, Graph):
-        return "".join(
-            f"{line}\n"
-            for line in [*lines, f"}}) {{sym_name = {_quoted(function.name)}}} : () -> ()"]
-        )
-    lines.append(
-        f'  "func.return"({", ".join(map(names.of, function.results))}) : '
-        f"({', '.join(results)}) -> ()"
-    )
+    is_graph = isinstance(function, Graph)
+    end = None if is_graph else '"func.return"'
+    block = "\n".join(_generic_block(function, arguments, names, end))
+    if is_graph:
+        attributes = f"sym_name = {_quoted(function.name)}"
+        return f'"cog.graph"() ({block}) {{{attributes}}} : () -> ()\n'
     type = signature([_plain(a.type) for a in function.arguments], results)
     attributes = f"sym_name = {_quoted(function.name)}, function_type = {type}"
     given = [{f"cvm.{k}": v for k, v in a.attributes.items()} for a in function.arguments]
     if any(given):
         attributes += f", arg_attrs = [{', '.join(_generic_dictionary(g) for g in given)}]"
-    lines.append(f"}}) {{{attributes}}} : () -> ()")
-    return "".join(f"{line}\n" for line in lines)
+    return f'"func.func"() ({block}) {{{attributes}}} : () -> ()\n'
+
+
+def _generic_block(
+    function: Function, arguments: Sequence[str], names: Names, end: str | None
+) -> list[str]:
+    """The lines of a region of one block, which ends with the operation `end`."""
+    pairs = zip(arguments, function.arguments, strict=False)
+    taken = ", ".join(f"{name}: {_plain(a.type)}" for name, a in pairs)
+    lines = ["{", f"^bb0({taken}):" if taken else "^bb0:"]
+    for operation in function.operations:
+        lines += [f"  {line}" for line in _generic_operation(operation, names)]
+    if end is not None:
+        results = ", ".join(_plain(r.type) for r in function.results)
+        returned = ", ".join(map(names.of, function.results))
+        lines.append(f"  {end}({returned}) : ({results}) -> ()")
+    return [*lines, "}"]
 
 
 def _generic_operation(operation: Operation, names: Names) -> list[str]:
@@ -320,7 +350,16 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
     operator = operation.operator
     lines = []
     operands = []
-    for _, value in operator.operands():
+    shown = [v for _, v in operator.operands()]
+    attributes = dict(written_attributes(operator))
+    regions = ""
+    if is_inline(operator, names):
+        shown, entered = _regions(operator, names)
+        end = _generic_name("builtin.yield")
+        blocks = [_generic_block(body, taken, inner, end) for taken, body, inner in entered]
+        regions = f" ({', '.join(chr(10).join(block) for block in blocks)})"
+        attributes = _beside_regions(operator, attributes)
+    for value in shown:
         if isinstance(value, Literal):
             name = names.fresh("literal")
             lines.append(_generic_constant(name, value.array, value.known_type))
@@ -333,13 +372,13 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
             *lines,
             _generic_constant(results, operator.data.array, operator.type, operator.data.splat),
         ]
-    attributes = dict(written_attributes(operator))
     if isinstance(operator, Call):
         attributes["callee"] = Symbol(operator.callee)
     written = f" {_generic_dictionary(attributes)}" if attributes else ""
     types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])
-    text = f"{_generic_name(operator.name)}({', '.join(n for n, _ in operands)}){written} : {types}"
-    return [*lines, f"{results} = {text}" if results else text]
+    named = ", ".join(n for n, _ in operands)
+    text = f"{_generic_name(operator.name)}({named}){regions}{written} : {types}"
+    return [*lines, *(f"{results} = {text}" if results else text).split("\n")]
 
 
 def _generic_name(name: str) -> str:

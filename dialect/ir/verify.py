@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..builtin import Calling
+from ..spec.foreign_operators import misstated_steps
 from ..spec.operator import DIALECTS, C, Operator, actual_values, violated
 from ..support.compilation_context import abridged, too_many
 from ..support.diagnostics import Diagnostic, Note, Span, VerifyError, counted
@@ -135,8 +136,9 @@ def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list
 
 def _calls(module: Module, name: str) -> Iterator[tuple[Operation, str]]:
     for operation in module.functions[name].operations:
-        if (callee := getattr(operation.operator, "callee", None)) in module.functions:
-            yield operation, callee
+        for callee in dict.fromkeys(name for _, name in operation.operator.callees):
+            if callee in module.functions:
+                yield operation, callee
 
 
 def _called(name: str, arguments: Sequence[Type]) -> tuple[object, ...]:
@@ -161,13 +163,13 @@ def instantiate(
     return scope.types
 
 
-def called(module: Module, operator: Calling[Value]) -> Function:
-    """The function that a verified operator calls, over values of the types that it is called
+def called(module: Module, operator: Calling[Value]) -> list[Function]:
+    """The functions that a verified operator calls, over values of the types that they are called
     with.
     """
-    callee = module.functions[operator.callee]
     passed: Calling[Any] = typing.cast(Any, operator.map(lambda v: v.known_type))
-    return instantiated(module, callee, passed.passed(len(callee.arguments)))
+    callees = [module.functions[name] for _, name in operator.callees]
+    return [instantiated(module, f, passed.passed(len(f.arguments))) for f in callees]
 
 
 def instantiated(module: Module, function: Function, arguments: Sequence[Type]) -> Function:
@@ -281,8 +283,8 @@ def _operands_agree(
 
 def _captured(scope: Verification, operator: Operator[Any]) -> int:
     """The number of operands that stand for what a region captures, whose types are not stated."""
-    callee = scope.module.functions.get(getattr(operator, "callee", ""))
-    return 0 if callee is None else callee.captured or 0
+    callees = [scope.module.functions.get(name) for _, name in operator.callees]
+    return max((f.captured or 0 for f in callees if f is not None), default=0)
 
 
 def _untaken(operator: Operator[Any], name: str, type: Any) -> str:
@@ -435,12 +437,28 @@ def _check_declared(
 def _check_call(
     scope: Verification, operation: Operation, typed: Calling[Type]
 ) -> tuple[Type, ...] | None:
-    callee = scope.module.functions.get(typed.callee)
+    fields = {name: field for field, name in reversed(typed.callees)}
+    found = {n: _check_callee(scope, operation, typed, f, n) for n, f in reversed(fields.items())}
+    results = [types for _, n in typed.callees if (types := found[n]) is not None]
+    if len(results) < len(typed.callees):
+        return None
+    passed = typed.passed(len(scope.module.functions[typed.callee].arguments))
+    typed = typed.with_signature(passed, *results)
+    if (types := _satisfied(scope, operation, typed)) and (wrong := misstated_steps(typed)):
+        return scope.report(f"{typed.name}.steps", wrong, operation.at(None))
+    return types
+
+
+def _check_callee(
+    scope: Verification, operation: Operation, typed: Calling[Type], field: str, name: str
+) -> list[Type] | None:
+    """The result types of one of the functions that an operation calls."""
+    callee = scope.module.functions.get(name)
     if callee is not None and callee.captured is not None:
         _check_body(scope, callee, typed.passed(len(callee.arguments)))
     if callee is None or any(a.type is None for a in callee.arguments):
         return None  # reported by the parser
-    at = operation.at("callee")
+    at = operation.at(field)
     declared_here = [Note("declared here", callee.span)]
     if isinstance(callee, Graph):
         return scope.report(
@@ -472,7 +490,7 @@ def _check_call(
         arguments, names = renamed(callee.argument_types, arguments)
     else:  # conditions are those of the function that is called first
         names = {a: Size.of_atom(a) for a in atoms_of(d for t in arguments for d in t.array_shape)}
-    if (key := _called(typed.callee, arguments)) not in scope.known:
+    if (key := _called(name, arguments)) not in scope.known:
         if scope.depth >= MAX_CALLS:
             scope.report(
                 "call.depth",
@@ -487,7 +505,7 @@ def _check_call(
         )
         found = check_function(inner, callee)
         scope.known[key] = None if inner.diagnostics else found
-        legal = scope.known.get(_called(typed.callee, callee.argument_types), ()) is not None
+        legal = scope.known.get(_called(name, callee.argument_types), ()) is not None
         if legal or any(d.code == "call.depth" for d in inner.diagnostics):
             called_here = Note("called here", operation.span)
             scope.diagnostics += [
@@ -496,7 +514,7 @@ def _check_call(
         # otherwise the callee has mistakes, reported at its own verification
     if (results := scope.known[key]) is None:
         return None
-    return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
+    return [*named_back(results, names)]
 
 
 def _check_body(scope: Verification, body: Function, passed: Sequence[Type]) -> None:

@@ -3,17 +3,17 @@ and the line.
 """
 
 import inspect
+import tokenize
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from tokenize import TokenError
 from typing import Any
 
 from ..kernel_ir.expressions import Element
 from ..support.diagnostics import Diagnostic, Error, Note, Source, Span
 from ..types.sizes import Undecided
-from ..types.tensor_types import Type
+from ..types.tensor_types import I1, TensorType, Type
 from .unmet import Unmet
 
 METHODS = (
@@ -25,6 +25,9 @@ METHODS = (
     "pushforward",
     "simplified",
     "constant_folding",
+    "passed",
+    "run",
+    "steps",
 )
 GIVES: dict[str, tuple[Any, str]] = {"infer": (Type, "a type"), "element": (Element, "an Element")}
 
@@ -40,14 +43,13 @@ def guard(operator: Any, dialects: tuple[str, ...]) -> None:
             else 'it has no `dialect = "..."`'
         )
         raise fault(operator, f"an operator of another package has a dialect of its own; {said}")
+    own = _own(operator)
     lacking = [
-        m
-        for m in ("infer", "reference")
-        if getattr(operator, m) is getattr(operator.__mro__[-3], m, None)
+        m for m in ("infer", "run" if hasattr(operator, "run") else "reference") if m not in own
     ]
     if lacking:
         raise fault(operator, f"it has no method `{lacking[0]}`")
-    operator.is_expanded = not (operator.has_nest() or "element" in _own(operator))
+    operator.is_expanded = own.isdisjoint(("element", "nest", "steps"))
     for method in METHODS:
         if method in operator.__dict__:
             setattr(operator, method, guarded(operator, f"`{method}`", operator.__dict__[method]))
@@ -68,12 +70,41 @@ def check_package(operator: Any, first: str) -> None:
         raise fault(operator, said)
 
 
+def misstated_steps(typed: Any) -> str:
+    """A message if a loop's operands, results or function are not those that its steps say, on
+    which its code relies; `typed` is over types, with the signature of its function.
+    """
+    if type(typed).__module__.startswith("cvm.dialect.") or "steps" not in _own(type(typed)):
+        return ""
+    steps, operands = typed.steps(), [t for _, t in typed.operands()]
+    passed, results = typed.signature
+    begin, end = steps.carry, steps.carry + steps.scan
+    condition = [] if steps.trips is not None else [TensorType((), I1)]
+    carried, found = operands[len(condition) :][:begin], results[len(condition) :]
+    slices = passed[begin:end]
+    rows = [*slices, *found[begin:]]
+    whole = [
+        TensorType((steps.trips, *t.shape), t.element) for t in rows if steps.trips is not None
+    ]
+    shown = operands[len(condition) + end :]
+    for what, stated, given in (
+        ("its operands are", [*condition, *carried, *whole[: len(slices)], *shown], operands),
+        ("`passed` is", [*carried, *slices, *shown], passed),
+        ("its function returns", [*condition, *carried, *found[begin:]], results),
+        ("`infer` gives", [*carried, *whole[len(slices) :]], typed.result_types()),
+    ):
+        if [t.key for t in stated] != [t.key for t in given]:
+            expected, got = (", ".join(map(str, types)) for types in (stated, given))
+            return f"{what} ({got}), but its steps say ({expected})"
+    return ""
+
+
 def _own(operator: Any) -> set[str]:
     """The names that the operator or a base class of its package defines."""
     return {
         n
         for c in operator.__mro__
-        if not c.__module__.startswith("cvm.dialect.spec")
+        if not c.__module__.startswith(("cvm.dialect.spec", "cvm.dialect.builtin.call"))
         for n in c.__dict__
     }
 
@@ -155,8 +186,6 @@ def source_place(item: Any) -> tuple[str, int]:
     """The file and line of a function or a class."""
     try:
         item = inspect.unwrap(item)
-        file = inspect.getsourcefile(item) or "<unknown>"
-        code = getattr(item, "__code__", None)
-        return file, code.co_firstlineno if code else inspect.getsourcelines(item)[1]
-    except (OSError, TypeError, SyntaxError, TokenError):  # a file that is not what ran
+        return inspect.getsourcefile(item) or "<unknown>", inspect.getsourcelines(item)[1]
+    except (OSError, TypeError, tokenize.TokenError):
         return "<unknown>", 1

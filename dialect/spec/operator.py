@@ -124,6 +124,11 @@ class Operator(Generic[T]):
     example: ClassVar[Any] = ""  # a program, or the arguments of `example_program`
     version: ClassVar[int] = 1  # part of the compile cache's key
 
+    @property
+    def callees(self) -> tuple[tuple[str, str], ...]:
+        """The names of the functions of the module that it calls, each with its field."""
+        return ()
+
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self.name,), self.__dict__
 

@@ -107,11 +107,11 @@ class EffectFunction(CompiledFunction):
             return lambda known: known.update(
                 zip(operation.results, performed(operation, _in(known)), strict=True)
             )
-        callee = self.module.functions[operator.callee]
+        callees = [self.module.functions[name] for _, name in operator.callees]
 
         def run(known: Known) -> None:
             given: Any = operator.map(_in(known))
-            results = given.run(lambda arrays: self._evaluated(callee, arrays))
+            results = given.run(*(lambda arrays, f=f: self._evaluated(f, arrays) for f in callees))
             known.update(zip(operation.results, results, strict=True))
 
         return run

@@ -54,9 +54,9 @@ def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) ->
 
     for operation in live_operations(function.operations, function.results, effects=module.effects):
         if isinstance(operation.operator, Calling):
-            callee = module.functions[operation.operator.callee]
+            callees = [module.functions[name] for _, name in operation.operator.callees]
             call: Any = operation.operator.map(array)
-            results = call.run(lambda given, callee=callee: evaluate(module, callee, [*given]))
+            results = call.run(*(lambda given, f=f: evaluate(module, f, [*given]) for f in callees))
         else:
             results = performed(operation, array)
         known.update(zip(operation.results, results, strict=True))

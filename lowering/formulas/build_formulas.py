@@ -7,17 +7,29 @@ that keeps the row-major order of its operand's elements becomes a view, which s
 TVM: compute definitions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ...dialect.builtin import Calling, Const
+from ...dialect.builtin import Calling, Const, Data
+from ...dialect.builtin.control_flow import If
 from ...dialect.ir.function import Function, Literal, Operation, Value, unique_name
 from ...dialect.ir.module import Module
 from ...dialect.ir.verify import called
-from ...dialect.kernel_ir.expressions import Check, Const as Number, Expr, Index, Read, Tensor
+from ...dialect.kernel_ir.expressions import (
+    Check,
+    Const as Number,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    apply,
+    axes,
+    constant,
+)
 from ...dialect.kernel_ir.formulas import Formula, Formulas, LoopNest, Nest, Step, View
 from ...dialect.kernel_ir.loops import (
     Assert,
@@ -33,6 +45,7 @@ from ...dialect.kernel_ir.traverse import children, walk
 from ...dialect.spec.operator import OURS
 from ...dialect.support.diagnostics import Diagnostic, Span, TargetError
 from ...dialect.support.limits import LIMITS, excess
+from ...dialect.types.tensor_types import I1, TensorType
 from ...dialect.types.unify import with_sizes
 from ..analysis.equal_sizes import equal_sizes
 from ..math import in_primitives
@@ -93,12 +106,16 @@ def build_formulas(
         typed = operation.operator.map(operand)
         results = tuple(tensor(r, "heap") for r in operation.results)
         operands = tuple(t for _, t in typed.operands())
-        if isinstance(
-            operation.operator, Calling
-        ):  # calls are inlined and derivatives expanded by now: it is a loop
-            trips = cast(Any, typed).steps()
-            program = _callee(function.name, operation, trips, context.module, body, verified)
-            steps.append(LoopNest(results, operands, (), operation.span, program, trips))
+        if isinstance(typed, Calling):  # calls are inlined and derivatives expanded by now
+            is_branch = isinstance(typed, If)
+            program = partial(_body, function.name, context.module, body, verified, is_branch)
+            callees = called(context.module, cast(Any, operation.operator))
+            if is_branch:
+                steps += _branches(results, typed, callees, operation.span, program)
+            else:
+                loop = LoopNest(results, operands, (), operation.span)
+                trips = typed.steps()
+                steps.append(replace(loop, program=program(callees[0], trips), steps=trips))
         elif typed.has_nest():
             nest = located(map_expressions(typed.nest(*results), in_primitives), operation.span)
             read = {
@@ -126,22 +143,67 @@ def build_formulas(
     )
 
 
-def _callee(
+def _body(
     caller: str,
-    operation: Operation,
-    steps: Steps,
     module: Module,
     body: Sequence[GraphPass],
     verified: Verifier,
+    is_branch: bool,
+    callee: Function,
+    steps: Steps,
 ) -> Formulas:
-    """The formulas of the function that a loop of the caller steps over."""
-    callee = called(module, cast(Any, operation.operator))
+    """The formulas of the function that a loop of the caller steps over, or of a branch."""
     context = Context(module)
     for change in body:
         callee = change(callee, context) or callee
+    if is_branch:
+        callee = _once(callee)
     own = callee.name.removeprefix(f"{caller}.")  # the name of a region's body begins with it
     named = replace(callee, name=f"{caller}.{own}")
     return build_formulas(named, context, body, steps, verified)
+
+
+def _branches(
+    results: tuple[Tensor, ...],
+    branch: If[Tensor],
+    callees: Sequence[Function],
+    span: Span,
+    program: Callable[[Function, Steps], Formulas],
+) -> Iterator[Step]:
+    """A branch as two loops of one step or none: while the condition holds, and while it does not.
+
+    y = if c { f(k) } else { g(k) }  =>  u = 0; t = while c, u { f(k) }; y = while not c, t { g(k) }
+    """
+    condition, *rest = branch.arguments
+    opposite = replace(condition, name=f"{condition.name}.not", space="heap")
+    steps, holds, before = Steps(len(results)), condition, _named(results, "unset")
+    for t in before:
+        yield Formula(t, axes(t.shape), constant(0, t.element), span)
+    for callee, after in zip(callees, (_named(results, "then"), results), strict=True):
+        operands = (holds, *before, *rest)
+        yield LoopNest(after, operands, (), span, program(callee, steps), steps)
+        if after is not results:
+            yield Formula(opposite, (), apply("not", condition[()]), span)
+        holds, before = opposite, after
+
+
+def _named(tensors: Sequence[Tensor], word: str) -> tuple[Tensor, ...]:
+    return tuple(replace(t, name=f"{t.name}.{word}") for t in tensors)
+
+
+def _once(callee: Function) -> Function:
+    """A function as the step of a loop that has no other: of which the results of the step before
+    are the first arguments, and false the first result.
+    """
+    again = Value("again", TensorType((), I1), callee.span)
+    stop = Operation(Const(Data(np.array(False)), again.known_type), (again,), callee.span)
+    carried = tuple(Value(f"{r.name}.before", r.known_type, r.span) for r in callee.results)
+    return replace(
+        callee,
+        arguments=(*carried, *callee.arguments),
+        operations=(*callee.operations, stop),
+        results=(again, *callee.results),
+    )
 
 
 def requirements_of(step: Step) -> Sequence[tuple[str, Span]]:

@@ -71,7 +71,7 @@ def _is_spared(op: Operator[Any]) -> bool:
 
 def _converted(function: Function, context: Context, is_illegal: Test, is_wanted: Test) -> Function:
     """The function after the lowerings of illegal operators; Error with all that are left."""
-    converting = Conversion(function, context.function is not None, is_illegal)
+    converting = Conversion(function, context, is_illegal)
     if converting.waiting:
         function = converting.run()
     mistakes = [*_left(function, is_illegal), *_unwanted(function, converting, is_wanted)]
@@ -83,10 +83,11 @@ def _converted(function: Function, context: Context, is_illegal: Test, is_wanted
 class Conversion(Rewriting):
     """A function whose illegal operators are being replaced; each has to be."""
 
-    def __init__(self, function: Function, is_called: bool, is_illegal: Test) -> None:
+    def __init__(self, function: Function, context: Context, is_illegal: Test) -> None:
         self.is_illegal = is_illegal
+        self.module = context.module
         self.added_by: dict[Value, Pattern] = {}
-        super().__init__(function, [p for p, _ in LOWERINGS.values()], is_called)
+        super().__init__(function, [p for p, _ in LOWERINGS.values()], context.function is not None)
         self.budget = LIMITS.get().operations
 
     def too_many(self) -> str:

@@ -5,7 +5,7 @@
 Each operator defines its pullback, from cotangents of results to cotangents of operands; this pass
 composes the pullbacks. Callees are expanded first, derivatives included, so derivatives of
 derivatives need no rule of their own. `builtin.scan` is pulled back by a scan in the other
-direction, over the carried values that the first one keeps.
+direction, over the carried values that the first one keeps, `builtin.if` by a branch.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, NoReturn
 
 from ...dialect.builtin import Call, Calling
-from ...dialect.builtin.control_flow import Scan
+from ...dialect.builtin.control_flow import If, Scan
 from ...dialect.ir.builder import Builder, Node
 from ...dialect.ir.function import Function, Literal, Operation, Value
 from ...dialect.ir.module import Module
@@ -85,8 +85,9 @@ def _replay(
                 results = [v for _, v in operator.operands()][: len(operation.results)]
             case _:
                 if isinstance(operator, Calling):
-                    callee = called(module, operator)
-                    operator = operator.with_signature(callee.argument_types, callee.result_types)
+                    callees = called(module, operator)
+                    types = [f.result_types for f in callees]
+                    operator = operator.with_signature(callees[0].argument_types, *types)
                 results = builder.add(operator, operation.span, [r.name for r in operation.results])
         known.update(zip(operation.results, results, strict=True))
     return [value(r) for r in function.results]
@@ -204,6 +205,8 @@ class Rules:
             return self._rule(
                 operation, active, lambda: self._of_scan(operation, active, cotangents)
             )
+        if isinstance(operation.operator, If):
+            return self._rule(operation, active, lambda: self._of_if(operation, active, cotangents))
         return self._rule(operation, active, lambda: nodes.pullback(results, cotangents))
 
     def _of_scan(
@@ -226,7 +229,7 @@ class Rules:
             for n, r in enumerate(operation.results)
             if n >= carry and not r.known_type.element.is_discrete
         ]
-        callee = called(self.module, scan)
+        (callee,) = called(self.module, scan)
         saved = self._keep_carried(operation, scan, callee)
 
         def step(inner: Builder, arguments: Sequence[Value]) -> list[Value]:
@@ -268,6 +271,50 @@ class Rules:
         )
         places = dict(zip((*given, *sums, *slices), found, strict=True))
         return [self.builder.node(places[n]) if n in places else None for n in range(len(floats))]
+
+    def _of_if(
+        self, operation: Operation, active: Paths, cotangents: Sequence[Node]
+    ) -> list[Node | None]:
+        """By a branch on the same condition, whose functions pull the cotangents back."""
+        branch: Any = operation.operator
+        values = branch.arguments[1:]
+        by = [
+            n for n, v in enumerate(values) if v in active and not v.known_type.element.is_discrete
+        ]
+        seeded = [
+            n for n, r in enumerate(operation.results) if not r.known_type.element.is_discrete
+        ]
+        operands = [*(cotangents[n].value for n in seeded), *values]
+        backs: dict[str, Function] = {}
+        for field, callee in zip(branch.callees, called(self.module, branch), strict=True):
+
+            def pulled(
+                inner: Builder, arguments: Sequence[Value], callee: Function = callee
+            ) -> list[Value]:
+                seeds, given = arguments[: len(seeded)], arguments[len(seeded) :]
+                results = _replay(inner, self.module, callee, given, acts=False)
+                rules = Rules(inner, self.derivative, self.span, self.module)
+                found = rules.reverse(
+                    [*inner.operations],
+                    [given[n] for n in by],
+                    [results[n] for n in seeded],
+                    [inner.node(s) for s in seeds],
+                )
+                return [node.value for node in found]
+
+            types = [v.known_type for v in operands]
+            backs[field[0]] = self._function(f"{callee.name}.vjp", types, pulled)
+        names = {field: Symbol(f.name) for field, f in backs.items()}
+        back = If((branch.arguments[0], *operands), **names)
+        arguments, *_ = types = [f.argument_types for f in backs.values()]
+        found = self.builder.add(
+            back.with_signature(arguments, *(f.result_types for f in backs.values()))
+        )
+        places = dict(zip(by, found, strict=True))
+        return [
+            None,
+            *(self.builder.node(places[n]) if n in places else None for n in range(len(values))),
+        ]
 
     def _keep_carried(self, operation: Operation, scan: Any, callee: Function) -> tuple[Value, ...]:
         """The carried values before each step, which become further results of the operation."""

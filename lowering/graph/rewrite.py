@@ -16,7 +16,8 @@ import numpy as np
 from ...dialect.builtin import Calling, Const, Data
 from ...dialect.ir.builder import applied
 from ...dialect.ir.function import Function, Literal, Operation, Value
-from ...dialect.ir.verify import type_operation
+from ...dialect.ir.module import Module
+from ...dialect.ir.verify import called, type_operation
 from ...dialect.kernel_ir.expressions import Check, Expr, Tensor
 from ...dialect.kernel_ir.integer_interval import Interval, whole
 from ...dialect.kernel_ir.traverse import walk
@@ -116,7 +117,9 @@ class Builder:
         for _, value in operator.operands():
             if wrong := self._rewriting.out_of_place(value, self._root, self.added):
                 raise ValueError(wrong)
-        if isinstance(operator, Calling) or operator.placement or operator.afterwards:
+        if isinstance(operator, Calling) and self._rewriting.module is not None:
+            operator = self._with_signature(operator, self._rewriting.module)
+        elif isinstance(operator, Calling) or operator.placement or operator.afterwards:
             raise ValueError(f"a pattern adds no {operator.name}, which depends on its function")
         if operator.destroys():
             raise ValueError(f"a pattern adds no {operator.name} in place")
@@ -130,6 +133,15 @@ class Builder:
         if not self._rewriting.takes_all_sizes(operator):
             self.undecided = operator.name
         return results
+
+    def _with_signature(self, operator: Calling[Value], module: Module) -> Calling[Value]:
+        """The operator with the types of the functions of the program that it calls."""
+        for _, name in operator.callees:
+            if name not in module.functions:
+                raise ValueError(f"{operator.name}: there is no function @{name}")
+        callees = called(module, operator)
+        types = [f.result_types for f in callees]
+        return operator.with_signature(callees[0].argument_types, *types)
 
     def __getattr__(self, dialect: str) -> Any:
         if dialect.startswith("_"):
@@ -145,7 +157,7 @@ class _Dialect:
     name: str
 
     def __getattr__(self, operator: str) -> Callable[..., Any]:
-        name = f"{self.name}.{operator}"
+        name = f"{self.name}.{operator.removesuffix('_')}"  # of a word of Python, as in `if_`
         if (found := OPERATORS.get(name)) is None:
             raise AttributeError(f"there is no operator {name}{did_you_mean(name, OPERATORS)}")
 
@@ -167,6 +179,8 @@ class _Dialect:
 
 class Rewriting:
     """A function being rewritten: its operations in order, with an index of owners and uses."""
+
+    module: Module | None = None  # with the functions that added operations may call
 
     def __init__(self, function: Function, patterns: Sequence[Pattern], is_called: bool) -> None:
         self.function = function

@@ -68,7 +68,8 @@ def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
         for accessors, tensors in ((users, new.reads | new.writes), (writers, new.writes)):
             for t in tensors:
                 accessors.setdefault(t, {})[group or new] = None
-    live = {*plan.results, *views, *views.values()}
+    # an argument that is stored is a carried value, which the next step or the caller reads
+    live = {*plan.results, *plan.arguments, *views, *views.values()}
     fused = (_kernel(g, groups, live) for g in _ordered(groups))
     named = (replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(fused))
     return replace(plan, kernels=tuple(named))

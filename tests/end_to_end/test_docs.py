@@ -425,7 +425,7 @@ def test_the_table_of_numpy_functions_is_up_to_date() -> None:
 
 
 def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns, fir, nest, log, field, a_pass = blocks(
+    patterns, fir, regions, nest, log, field, a_pass = blocks(
         (ROOT / "docs" / "extending.md").read_text("utf-8"), "python"
     )
     monkeypatch.setattr(extending, "REGISTERED", {})
@@ -450,6 +450,19 @@ def test_patterns_and_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch
         page = ModuleType("page")
         monkeypatch.setitem(sys.modules, "page", page)  # where the hints of fields are looked up
         exec(compile(fir, "docs/extending.md", "exec"), page.__dict__)
+        exec(compile(regions, "docs/extending.md", "exec"), page.__dict__)
+        for target in ("cpu", "reference", "cuda-sim"):
+            unless = cvm.compile(page.__dict__["Unless"].example, target=target)
+            for condition, expected in ((True, [-1, 2, 3]), (False, [0, 2, 3])):
+                given = np.array(condition), np.float32([-1, 2, 3])
+                assert unless(*given).tolist() == expected
+            repeat = cvm.compile(page.__dict__["Repeat"].example, target=target)
+            assert repeat(np.int32([1, 2, 3]), np.int32([1, 10, 100])).tolist() == [4, 32, 303]
+        wrong = "dsp.repeat %x { yield %y }"
+        with pytest.raises(cvm.VerifyError, match=r"dsp\.repeat\.C2"):
+            cvm.parse(
+                f"func @f(%x: tensor<3xi32>, %y: tensor<2xi32>) {{\n  %z = {wrong}\n  return\n}}\n"
+            )
         exec(compile(nest, "docs/extending.md", "exec"), page.__dict__)
         running = cvm.parse(page.__dict__["RunningMax"].example)
         for target in ("cpu", "reference"):

@@ -1,4 +1,4 @@
-"""Loops of the program over functions that are made of a model's bodies.
+"""Loops and branches of the program over functions that are made of a model's bodies.
 
 A body may read any value of the model: it becomes an operand shared by all steps, or a constant of
 the function.
@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.builtin.control_flow import Loop, Scan, While
+from cvm.dialect.builtin.control_flow import If, Loop, Scan, While
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.ir.function import Function, Literal, Operation, Value
+from cvm.dialect.ir.function import Function, Literal, Operation, Value, with_shared
 from cvm.dialect.types.attributes import Symbol
 from cvm.dialect.types.sizes import Dim
 from cvm.dialect.types.tensor_types import TensorType
@@ -83,6 +83,23 @@ def while_loop(
     callee, captured = _function(to, name, [x.array_type for x in carried], step)
     operands = (condition.value, *(x.value for x in carried))
     return _applied(to, While((*operands, *captured), Symbol(callee.name), len(carried)), callee)
+
+
+def branch(
+    to: Importer, name: str, condition: Node, bodies: Sequence[Callable[[], Sequence[Any]]]
+) -> list[Node]:
+    """`builtin.if` of two bodies, of which only the one that is taken runs."""
+    made = [_function(to, name, [], lambda _, body=body: body()) for body in bodies]
+    functions, captured = with_shared(
+        [f for f, _ in made],
+        [dict(zip(values, f.arguments, strict=True)) for f, values in made],
+    )
+    to.bodies.update({f.name: f for f in functions})
+    then, otherwise = functions
+    operator = If((condition.value, *captured), Symbol(then.name), Symbol(otherwise.name))
+    types = [f.result_types for f in functions]
+    added = to.builder.add(operator.with_signature(then.argument_types, *types))
+    return [to.builder.node(v) for v in added]
 
 
 def _applied(to: Importer, loop: Loop[Value], callee: Function) -> list[Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import cvm
 from cvm.dialect.ir.builder import Node
 from cvm.importers.graph.contractions import matmul
 from cvm.importers.graph.elementwise import clipped, number
-from cvm.importers.graph.loops import iterated, while_loop
+from cvm.importers.graph.loops import branch, iterated, while_loop
 from cvm.importers.graph.movement import FAR, at_step, cut, part, stacked
 from cvm.importers.graph.rules import Because, Known, Unsupported, known_size, numbers
 
@@ -23,23 +24,27 @@ MAX_STEPS = 1024  # of a loop, each of which is imported
 
 
 @rule("If")
-def branch(at: At, condition: Known) -> Any:
-    """An If: a constant condition selects one branch; otherwise both are computed, and their
-    results have the same shapes.
+def if_(at: At, condition: Known) -> Any:
+    """An If: a constant condition selects one graph; otherwise the results of both have the same
+    types.
     """
     if isinstance(condition, np.ndarray) and condition.dtype != object:
         at.seen |= {"then_branch", "else_branch"}
         return at.graph("then_branch" if condition.reshape(()) else "else_branch")
-    then, otherwise = at.graph("then_branch"), at.graph("else_branch")
     flag = at.node(condition).dimshuffle([])
-    results: list[Known] = []
-    for a, b in zip(map(at.node, then), map(at.node, otherwise), strict=True):
-        if a.array_type.key != b.array_type.key:
-            raise Unsupported(
-                f"a condition that is not a constant, between {a.array_type} and {b.array_type},"
-            )
-        results.append(flag.scalar("switch", a, b))
-    return results
+    found: list[list[Node]] = []
+
+    def graph(name: str) -> list[Node]:
+        found.append([at.node(v) for v in at.graph(name)])
+        for a, b in zip(found[0], found[-1], strict=True):
+            if a.array_type.key != b.array_type.key:
+                which = f"{a.array_type} and {b.array_type}"
+                raise Unsupported(f"a condition that is not a constant, between {which},")
+        return found[-1]
+
+    return branch(
+        at.importer, "if", flag, [partial(graph, n) for n in ("then_branch", "else_branch")]
+    )
 
 
 @rule("Loop")

@@ -6,6 +6,7 @@ A region over elements is computed on whole tensors: its operations broadcast.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,16 @@ from cvm.dialect.types.sizes import product
 from cvm.dialect.types.tensor_types import I1, I32, compute_type
 from cvm.importers.graph.elementwise import ufunc
 from cvm.importers.graph.indexing import element_places, largest
-from cvm.importers.graph.loops import iterated, while_loop
+from cvm.importers.graph.loops import branch, iterated, while_loop
 from cvm.importers.graph.movement import joined, part as slice_of
 from cvm.importers.graph.reductions import total
 from cvm.importers.graph.rules import Items, Known, Unsupported, known_size, static
 from cvm.parser.syntax_tree import Token
 
 from .elementwise import computed, total_order
-from .importer import At, Reader, choose, rule, scalar_like, spread
+from .importer import At, choose, rule, scalar_like, spread
 from .shapes import padded
-from .text import Block, Operation, array, typed
+from .text import Block, Operation, array
 
 MAX_COMPARED = 1 << 24  # pairs of elements that a sort by a general comparison looks at
 COMBINATIONS = {  # of two elements, by an operator: the reduction, and that of truth values
@@ -425,7 +426,8 @@ def top_k(at: At, x: Node) -> list[Node]:
 def if_(at: At, condition: Known) -> list[Any]:
     if isinstance(condition, np.ndarray):
         return at.region(0 if condition.reshape(()) else 1)
-    return branched(at, [at.node(condition)])
+    flag = at.node(condition)
+    return branched(at, 0, 2, lambda _: flag)
 
 
 @rule("case")
@@ -437,46 +439,24 @@ def case(at: At, index: Known) -> list[Any]:
         n = int(index.reshape(()))
         return at.region(n if 0 <= n < count else count - 1)
     node = at.node(index)
-    return branched(at, [ufunc("equal", node, scalar_like(node, n)) for n in range(count - 1)])
+    last = scalar_like(node, count - 1)
+    number = choose(ufunc("less", node, scalar_like(node, 0)), last, node)
+    return branched(at, 0, count, lambda n: ufunc("less", number, scalar_like(node, n)))
 
 
-def branched(at: At, conditions: Sequence[Node]) -> list[Any]:
-    """The results of the branch of the first condition that holds, or of the last one. All are
-    computed, but that one with a loop in it is entered only where it is taken.
+def branched(at: At, first: int, after: int, is_before: Callable[[int], Node]) -> list[Any]:
+    """The results of one of the regions from `first` to before `after`, chosen by halves; with
+    `lift`, all are computed.
     """
-    loops = any(_has_loop(at.importer, b, 0) for b in at.operation.regions)
-    if not loops:
-        *branches, found = [[at.node(v) for v in at.region(n)] for n in range(len(conditions) + 1)]
-        for condition, branch in [*zip(conditions, branches, strict=True)][::-1]:
-            found = [choose(condition, a, b) for a, b in zip(branch, found, strict=True)]
-        return found
-    types = [typed(t) for t in at.operation.result_types]
-    found = [spread(at, at.node(np.zeros((), t.element.dtype)), t.shape) for t in types]
-    rest: Node | None = None
-    for n in range(len(conditions) + 1):
-        own = conditions[n] if n < len(conditions) else None
-        taken = own if rest is None else rest if own is None else ufunc("logical_and", rest, own)
-        assert taken is not None
-
-        def step(carried: list[Node], n: int = n) -> list[Any]:
-            return [np.array(False), *at.region(n)]
-
-        found = while_loop(at.importer, at.op, taken, found, step)
-        if own is not None:
-            others = ufunc("logical_not", own)
-            rest = others if rest is None else ufunc("logical_and", rest, others)
-    return found
-
-
-def _has_loop(to: Reader, block: Block, depth: int) -> bool:
-    for o in block.operations:
-        if o.name.endswith(".while") or any(_has_loop(to, b, depth) for b in o.regions):
-            return True
-        names = [w for w in o.words if w.startswith("@")]
-        function = to.functions.get(names[0]) if names and o.name.endswith("call") else None
-        if function is not None and depth < 8 and _has_loop(to, function.regions[0], depth + 1):
-            return True
-    return False
+    if after - first < 2:
+        return at.region(first)
+    middle = (first + after) // 2
+    condition = is_before(middle)
+    halves = [partial(branched, at, *of, is_before) for of in ((first, middle), (middle, after))]
+    if not at.lift:
+        return branch(at.importer, at.op, condition, halves)
+    then, otherwise = (map(at.node, half()) for half in halves)
+    return [choose(condition, a, b) for a, b in zip(then, otherwise, strict=True)]
 
 
 @rule("while")
