@@ -33,6 +33,8 @@ COLUMNS = (
     "bits of a sum",
     "error of a table",
     "histogram",
+    "bits",
+    "bits of weights",
 )
 # by suffix: the scheme that each can state
 MODELS = {".tflite": "tflite", ".tosa": "tosa", ".onnx": "qdq"}
@@ -57,6 +59,10 @@ def quantize(options: Namespace) -> int:
             scheme,
             entry=options.entry,
             method=options.method,
+            weight_bits=widths("--weight-bits", options.weight_bits),
+            activation_bits=widths("--activation-bits", options.activation_bits),
+            within=share(options.within),
+            equalized=not options.no_equalize,
             float_io=options.float_io,
             progress=progress,
         )
@@ -77,6 +83,26 @@ def _write_program(made: QuantizedModule, name: str) -> None:
     if archive and constants:
         write(str(archive), archive_of(constants))
     write(name, str(program).encode())
+
+
+def widths(option: str, given: list[str]) -> dict[str, int]:
+    """Numbers of bits by the names of values, from `N` and `NAME=N`."""
+    found = dict[str, int]()
+    for text in given:
+        name, _, bits = text.rpartition("=")
+        if not bits.isdecimal():
+            raise cvm.Error(f"{option} is a number of bits, or NAME=N; got {text}")
+        found[name.removeprefix("%")] = int(bits)
+    return found
+
+
+def share(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise cvm.Error(f"--within is a share, such as 1% or 0.01; got {text}") from None
 
 
 def progress(items: Iterable[Any], activity: str) -> Iterable[Any]:
@@ -100,6 +126,12 @@ def summary(report: Report) -> str:
     for row in sorted(report.rows, key=lambda r: r.snr)[:WORST]:
         cut = f", {row.saturated:.2%} beyond its range" if row.saturated else ""
         lines.append(f"  %{row.name} ({row.operation}): {row.snr:.1f} dB{cut}")
+    if report.ranking:
+        lines.append(
+            "layers by the error of 4-bit weights in each alone, for each bit that is saved:"
+        )
+    for n in report.ranking:
+        lines.append(f"  %{n.name}: {n.snr:.1f} dB, {n.weights} weights of {n.bits} bits")
     return "\n".join(lines)
 
 
@@ -142,5 +174,7 @@ def _html_row(r: Any) -> str:
         sum_bits,
         table_error,
         f'<svg width="{2 * len(r.histogram)}" height="20">{bars}</svg>',
+        str(r.bits),
+        str(r.weight_bits or ""),
     )
     return f"<tr>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.function import Value
+from cvm.dialect.ir.function import Operation, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.support.compilation_context import USER_TRACEBACK
 from cvm.dialect.support.diagnostics import Diagnostic
@@ -30,6 +30,7 @@ from .powers_of_two import PowersOfTwo
 from .qdq import Qdq
 from .report import Report, compared
 from .scheme import Parameters, Scheme
+from .sensitivity import most_that_fit, ranking
 from .tflite import Tflite, Tosa
 
 SCHEMES: dict[str, type[Scheme]] = {s.name: s for s in (Tflite, PowersOfTwo, Tosa, Qdq)}
@@ -92,6 +93,10 @@ def quantize(
     *,
     entry: str = "main",
     method: RangeMethod = "mse",
+    weight_bits: int | Mapping[str, int] = 8,
+    activation_bits: int | Mapping[str, int] = 8,
+    within: float | None = None,
+    equalized: bool = True,
     float_io: bool = False,
     progress: Callable[[Iterable[Any], str], Iterable[Any]] | None = None,
 ) -> QuantizedModule:
@@ -109,28 +114,53 @@ def quantize(
     Batch normalization is folded into layers, clamps are fused, other functions of one value become
     tables, channels are equalized across layers and biases corrected. Ranges are chosen by
     `method`: "minmax", "percentile" (99.99 of 100 elements) or "mse" (the least mean squared
-    error). By `float_io` arguments and results stay floats, and the program has the conversions.
+    error). `weight_bits` is 8 or 4, and `activation_bits` 8 or 16 (of the schemes cvm and tflite):
+    one number, or numbers by the names of layers and values, where "" stands for all others.
+    `within` is a budget, such as 0.01: layers with 8-bit weights get 4 bits, the least sensitive
+    first, as long as that share of the results at most differs from the float program: of rows, by
+    the place of the largest element. `equalized=False` leaves the channels of weights as they are.
+    By `float_io` arguments and results stay floats, and the program has the conversions.
     `progress` is called with the batches and the name of the step, and gives them back, as tqdm
     does. Raises Error with each operation that cannot be quantized, and its line.
     """
     if (made := SCHEMES.get(scheme)) is None:
         raise cvm.Error(f"scheme is one of {', '.join(SCHEMES)}; got {scheme!r}")
+    if within is not None and not 0 <= within < 1:
+        raise cvm.Error(f"within is a share from 0 to 1, such as 0.01; got {within}")
     if method not in METHODS:
         raise cvm.Error(f"method is one of {', '.join(METHODS)}; got {method!r}")
     module = _read(model, data, entry)
     graph = float_graph(module, entry)
     _check_floats(graph)
     calls = list(batches(data, graph.function.arguments))
-    equalize(graph)
+    if equalized:
+        equalize(graph)
     plan = Plan(graph, made)
+    layers = {plan.own_key(o.results[0]): o.results[0] for o in plan.layers}
+    weights = plan.widths("weight_bits", weight_bits, layers, (8, 4))
+    widths = plan.widths("activation_bits", activation_bits, plan.parameter_keys(), made.widths)
     shown = progress or (lambda items, _: items)
     observed = _observed(graph, plan, shown(calls, "calibrating"))
-    parameters = plan.parameters(observed, method)
+    parameters = plan.parameters(observed, method, widths)
     means = {v: observed[v].mean for v in plan.layer_inputs}
-    emitter = made(graph, parameters, plan.fused, plan.paths, means)
-    program = emitter.program(float_io)
-    report = compared(graph, emitter, program, observed, shown(calls, "comparing"))
-    return QuantizedModule(program.functions, program.filename, report=report)
+    bits = {layers[key]: n for key, n in weights.items()}
+    wide = [o for o in plan.layers if bits[o.results[0]] == 8]
+    order = [] if within is None else ranking(graph, made, wide, calls, shown)
+    of_name = {o.results[0].name: o.results[0] for o in wide}
+
+    def emitted(narrow: int) -> QuantizedModule:
+        """The program with the first layers of the ranking in 4 bits."""
+        ranked = [replace(r, bits=4 if n < narrow else 8) for n, r in enumerate(order)]
+        chosen = bits | {of_name[r.name]: r.bits for r in ranked}
+        emitter = made(graph, parameters, plan.fused, plan.paths, means, chosen)
+        program = emitter.program(float_io)
+        report = compared(graph, emitter, program, observed, shown(calls, "comparing"))
+        report.ranking = ranked
+        return QuantizedModule(program.functions, program.filename, report=report)
+
+    if within is None:
+        return emitted(0)
+    return emitted(most_that_fit(len(order), lambda n: emitted(n).report, within))
 
 
 def _read(model: Any, data: Any, entry: str) -> Module:
@@ -180,6 +210,7 @@ class Plan:
         # a value of each function of a root
         self.shown: dict[Key, Value] = {(a, ()): a for a in graph.function.arguments}
         read: set[Key] = set()
+        self.layers: list[Operation] = []
         self.layer_inputs: list[Value] = []
         for operation in graph.live:
             (first, *_) = operation.results
@@ -188,6 +219,7 @@ class Plan:
                 operands = graph.operands(operation)
                 read.update(self.paths[v].key for v in operands)
                 if scheme.rule_name(graph, operation) == "weighted":
+                    self.layers.append(operation)
                     self.layer_inputs += operands[:1]
         returned = {self.paths[r].key for r in graph.function.results if graph.array(r) is None}
         self.wanted = read | returned
@@ -214,29 +246,58 @@ class Plan:
     def keys(self) -> list[Key]:
         """The values that are chosen parameters for."""
         roots = {key[0] for key in self.wanted}
-        found = {self.fused.get(r, (r, ())) for r in roots if self.owns(r) or self.is_join(r)}
+        found = {self.own_key(r) for r in roots if self.owns(r) or self.is_join(r)}
         return [*found, *(k for k in self.wanted if k[1] and k not in found)]
+
+    def own_key(self, root: Value) -> Key:
+        return self.fused.get(root, (root, ()))
+
+    def parameter_keys(self) -> list[Key]:
+        """The values that have parameters of their own, arguments first."""
+        arguments = ((a, ()) for a in self.graph.function.arguments)
+        return [*dict.fromkeys([*arguments, *self.keys()])]
+
+    def widths(
+        self,
+        option: str,
+        given: int | Mapping[str, int],
+        keys: Iterable[Key],
+        choices: tuple[int, ...],
+    ) -> dict[Key, int]:
+        """The number of bits of each value, by the names of roots and of functions."""
+        by_name = given if isinstance(given, Mapping) else {"": given}
+        names = {key[1][-1].results[0].name if key[1] else key[0].name: key for key in keys}
+        names |= {key[0].name: key for key in names.values() if self.own_key(key[0]) == key}
+        for name, bits in by_name.items():
+            if bits not in choices or isinstance(bits, bool):
+                said = " or ".join(map(str, choices))
+                raise cvm.Error(f"{option} of the scheme {self.scheme.name} is {said}, got {bits}")
+            if name and name not in names:
+                raise cvm.Error(f"{option} is of {', '.join(names)}; got {name}")
+        found = dict.fromkeys(names.values(), by_name.get("", 8))
+        return found | {names[name]: bits for name, bits in by_name.items() if name}
 
     def is_join(self, root: Value) -> bool:
         return self.scheme.rule_name(self.graph, self.made[root]) == "joined"
 
-    def parameters(self, observed: Mapping[Value, Observed], method: str) -> dict[Key, Parameters]:
-        found = {a_key: None for a_key in self.keys()}
-        found |= {(a, ()): None for a in self.graph.function.arguments}
+    def parameters(
+        self, observed: Mapping[Value, Observed], method: str, widths: Mapping[Key, int]
+    ) -> dict[Key, Parameters]:
         chosen: dict[Key, Parameters] = {}
-        for key in found:
+        for key, bits in widths.items():
             seen = observed[self.shown[key]]
 
             def error(low: float, high: float, x: np.ndarray) -> np.ndarray:
-                p = self.scheme.chosen(low, high)
+                p = self.scheme.chosen(low, high, bits)  # noqa: B023
                 return p.numbers(p.integers(x)) - x
 
             low, high = seen.range(method, error)
             declared = () if key[1] else key[0].attributes.get("range", ())
-            p = self.scheme.chosen(*(declared or (low, high)))
+            low, high = declared or (low, high)
+            p = self.scheme.chosen(low, high, bits)
             if declared:
-                low, high = map(int, p.integers(declared))
-                p = replace(p, low=low, high=high)
+                ends = map(int, p.integers(declared))
+                p = Parameters(p.scale, p.zero_point, *ends)
             chosen[key] = self.scheme.widened(p) if key in self.returned else p
         return chosen
 

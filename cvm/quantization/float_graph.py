@@ -422,14 +422,16 @@ class FloatGraph:
 
     # The float program
 
-    def program(self, results: Sequence[Value]) -> Module:
-        """The float program with these values for results."""
+    def program(self, results: Sequence[Value], parameters: Sequence[Value] = ()) -> Module:
+        """The float program with these values for results, and these constants for arguments."""
         consts = tuple(
             Operation(Const(Data(a), TensorType(a.shape, BY_DTYPE[a.dtype])), (v,))
             for v, a in self.constants.items()
+            if v not in parameters
         )
+        arguments = (*self.function.arguments, *parameters)
         operations = (*consts, *self.operations)
-        function = Function("main", self.function.arguments, operations, tuple(results))
+        function = Function("main", arguments, operations, tuple(results))
         return verify(Module({"main": dce(function, Context())}))
 
 

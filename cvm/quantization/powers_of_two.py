@@ -38,14 +38,15 @@ class PowersOfTwo(Scheme):
     element: ClassVar[ElementType] = I32
 
     @staticmethod
-    def chosen(low: float, high: float) -> Parameters:
-        largest = max(-low, high)
+    def chosen(low: float, high: float, bits: int = BITS) -> Parameters:
+        largest, limit = max(-low, high), alpha(bits)
         # a scale that cuts the largest by up to an eighth is finer for all others
-        return of_bits(math.floor(math.log2(LIMIT / largest) + 0.17) if largest > 2.0**-100 else 0)
+        fraction = math.floor(math.log2(limit / largest) + 0.17) if largest > 2.0**-100 else 0
+        return of_bits(fraction, limit)
 
     @staticmethod
     def widened(p: Parameters) -> Parameters:
-        return of_bits(bits_of(p) + WIDE - BITS, alpha(WIDE))
+        return of_bits(bits_of(p) + WIDE - BITS, alpha(WIDE)) if p.high <= LIMIT else p
 
     def shifted(self, x: Node, shift: int, bits: int = BITS) -> Node:
         """Integers divided by a power of two, rounded, halves up, and clipped."""
@@ -71,23 +72,34 @@ class PowersOfTwo(Scheme):
     def is_scale(self, factor: float) -> bool:
         return math.frexp(factor)[0] == 0.5
 
+    @staticmethod
+    def fraction_bits(w: np.ndarray, limit: int) -> int:
+        """The bits after the point of weights within a limit, with the least squared error."""
+        largest = float(np.abs(w).max(initial=0))
+        fine = math.floor(math.log2(limit / largest)) if largest > 2.0**-100 else 0
+        errors = {
+            b: np.square(of_bits(b, limit).numbers(of_bits(b, limit).integers(w)) - w).sum()
+            for b in (fine, fine + 1)
+        }
+        return min(errors, key=lambda b: errors[b])
+
+    @staticmethod
+    def rounded(w: np.ndarray, bits: int) -> np.ndarray:
+        limit = alpha(bits)
+        p = of_bits(PowersOfTwo.fraction_bits(w, limit), limit)
+        return p.numbers(p.integers(w))
+
     # Rules
 
     def weighted(self, operation: Operation) -> Quantized:
         layer = self.layer(operation)
         o: Any = operation.operator
         x, w, into = layer.x.parameters, layer.w, bits_of(layer.x.parameters)
-        largest = float(np.abs(w).max(initial=0))
-        fine = math.floor(math.log2(LIMIT / largest)) if largest > 2.0**-100 else 0
-        errors = {
-            b: np.square(of_bits(b).numbers(of_bits(b).integers(w)) - w).sum()
-            for b in (fine, fine + 1)
-        }
-        bits = min(errors, key=lambda b: errors[b])
+        bits = self.fraction_bits(w, limit := alpha(self.bits_of_weights(layer)))
         most = float(np.abs(layer.b).max(initial=0))
         if most:  # the bias stays within i32
             bits = min(bits, math.floor(30 - math.log2(most)) - into)
-        q = of_bits(bits).integers(w)
+        q = of_bits(bits, limit).integers(w)
         b = layer.b - self.correction(layer, of_bits(bits).numbers(q) - w)
         bias = rounded_bias(b, 2.0 ** -(bits + into))
         name = operation.results[0].name
@@ -131,8 +143,10 @@ class PowersOfTwo(Scheme):
 
     def sum(self, operation: Operation) -> Quantized:
         x, z = self.pair(operation)
-        coarse = min(bits_of(t.parameters) for t in (x, z))
-        bits = min(max(bits_of(t.parameters) for t in (x, z)), coarse + WIDE)
+        parameters = x.parameters, z.parameters
+        room = min(bits_of(p) + min(WIDE, 30 - p.magnitude.bit_length()) for p in parameters)
+        bits = min(max(map(bits_of, parameters)), room)
+        bound = sum(p.magnitude << max(bits - bits_of(p), 0) for p in parameters)
         terms = [
             self.shifted(t.node, bits_of(t.parameters) - bits, 32)
             if bits != bits_of(t.parameters)
@@ -140,7 +154,7 @@ class PowersOfTwo(Scheme):
             for t in (x, z)
         ]
         name = f"cvm.broadcast_{scalar_function(operation)}"
-        return self.finished(operation, self.apply(name, *terms), bits, 2 * LIMIT << WIDE)
+        return self.finished(operation, self.apply(name, *terms), bits, bound)
 
     def product(self, operation: Operation) -> Quantized:
         x, z = self.pair(operation)
@@ -170,7 +184,9 @@ class PowersOfTwo(Scheme):
         axis = x.node.rank - 1
         largest = self.apply("cvm.max", x.node, axes=(axis,), keepdims=True)
         below = self.apply("cvm.broadcast_sub", largest, x.node)
-        powers = np.rint(2.0**POWER_BITS * np.exp(-np.arange(2 * LIMIT + 1) * x.parameters.scale))
+        powers = np.rint(
+            2.0**POWER_BITS * np.exp(-np.arange(2 * x.parameters.high + 1) * x.parameters.scale)
+        )
         terms = self.apply("cvm.cvm_lut", self.constant(powers.astype(np.int32)), below)
         sums = self.apply("cvm.sum", terms, axes=(axis,), keepdims=True)
         self.prove(operation, size << POWER_BITS)

@@ -23,6 +23,7 @@ class Qdq(Tflite):
     """
 
     name: ClassVar[str] = "qdq"
+    widths: ClassVar[tuple[int, ...]] = (8,)
 
     def ratio(self, x: float, w: Any, y: float) -> Any:
         return np.float32(x) * np.asarray(w, np.float32) / np.float32(y)
@@ -35,11 +36,11 @@ class Qdq(Tflite):
         bound: int,
         input_zero: int = 0,
         limits: tuple[int, int] | None = None,
-        to: ElementType = I8,
+        to: ElementType | None = None,
     ) -> Node:
         factor = self.constant(np.asarray(factors, np.float32))
         low, high = limits or (p.low, p.high)
-        attributes = {"zero_point": p.zero_point, "min": low, "max": high, "to": to}
+        attributes = {"zero_point": p.zero_point, "min": low, "max": high, "to": to or I8}
         return self.apply(
             "quant.requantize",
             x,

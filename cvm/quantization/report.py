@@ -42,6 +42,20 @@ class Row:
     sum_bits: int | None  # that the largest possible sum takes
     table_error: float | None  # of the worst entry, in units of the scale
     histogram: list[int]
+    bits: int
+    weight_bits: int | None  # of a layer
+
+
+@dataclass
+class Ranked:
+    """A layer: the signal to noise of the results, in dB, if it alone has weights of 4 bits, and
+    the bits that its weights have.
+    """
+
+    name: str
+    weights: int
+    snr: float
+    bits: int = 8
 
 
 @dataclass
@@ -68,11 +82,22 @@ class Report:
     bytes: int = 0
     float_operations: int = 0  # of the first call, as `cvm cost` counts them
     operations: int = 0
+    ranking: list[Ranked] = field(default_factory=list)  # of layers, the least sensitive first
+
+    @property
+    def quality(self) -> float:
+        """The least share of the float results that is kept: of rows whose largest element is in
+        the same place, or else 1 less the relative error.
+        """
+        kept = (
+            1 - 10 ** (-r.snr / 20) if r.agreement is None else r.agreement for r in self.results
+        )
+        return min(kept, default=1.0)
 
     def as_json(self) -> dict[str, Any]:
         """The report for JSON, which has no infinity: an exact value has no ratio."""
         made = asdict(self)
-        for row in (*made["rows"], *made["results"]):
+        for row in (*made["rows"], *made["results"], *made["ranking"]):
             row["snr"] = row["snr"] if math.isfinite(row["snr"]) else None
         return made
 
@@ -171,11 +196,11 @@ def _operations(f: Any, arrays: list[np.ndarray]) -> int:
 
 
 def _narrow(array: np.ndarray) -> int:
-    """The bytes of integers in the narrowest type that holds them."""
+    """The bytes of integers in the narrowest type that holds them; weights may have 4 bits."""
     ends = int(array.min(initial=0)), int(array.max(initial=0))
-    return array.size * next(
-        n for n in (1, 2, 4, 8) if -(1 << (8 * n - 1)) <= ends[0] and ends[1] < 1 << (8 * n - 1)
-    )
+    widths = (4, 8, 16, 32, 64) if array.ndim > 1 else (8, 16, 32, 64)
+    bits = next(n for n in widths if -(1 << (n - 1)) <= ends[0] and ends[1] < 1 << (n - 1))
+    return -(-array.size * bits // 8)
 
 
 def _listed(returned: Any) -> tuple[np.ndarray, ...]:
@@ -212,4 +237,6 @@ def _row(
         None if bound is None else bound.bit_length() + 1,
         None if table is None else table.error,
         [int(n) for n in seen.counts.reshape(SHOWN_BINS, -1).sum(1)],
+        p.bits,
+        None if bound is None else scheme.weight_bits.get(key[0]),
     )

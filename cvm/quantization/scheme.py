@@ -44,6 +44,10 @@ class Parameters:
         return (np.asarray(q, np.float64) - self.zero_point) * self.scale
 
     @property
+    def bits(self) -> int:
+        return self.high.bit_length() + 1
+
+    @property
     def magnitude(self) -> int:
         """The largest of |q - zero_point|."""
         return max(self.high - self.zero_point, self.zero_point - self.low)
@@ -92,6 +96,7 @@ class Scheme:
     fused: Mapping[Value, Key]  # the clamp that a root is emitted with
     paths: Mapping[Value, Path]
     means: Mapping[Value, np.ndarray] = field(default_factory=dict)  # of a layer's input channels
+    weight_bits: Mapping[Value, int] = field(default_factory=dict)  # of a layer's result; others 8
     builder: Builder = field(default_factory=lambda: Builder(prefix="q"))
     arguments: tuple[Value, ...] = ()
     made: dict[Key, Quantized] = field(default_factory=dict)
@@ -101,6 +106,7 @@ class Scheme:
 
     name: ClassVar[str] = ""
     element: ClassVar[ElementType]
+    widths: ClassVar[tuple[int, ...]] = (8, 16)  # of values, in bits
     rules: ClassVar[Mapping[str, str]] = {  # the method for each operation, by its name
         "cvm.conv2d": "weighted",
         "cvm.dense": "weighted",
@@ -171,10 +177,11 @@ class Scheme:
             argument = Value(float_argument.name, type, float_argument.span)
             node = self.quantized(Node(self.builder, argument), p)
         else:
-            held = {"range": (p.low, p.high)} if (p.low, p.high) != self.element.limits else {}
+            element = self.element_of(p)
+            held = {"range": (p.low, p.high)} if (p.low, p.high) != element.limits else {}
             argument = Value(
                 float_argument.name,
-                type.with_element(self.element),
+                type.with_element(element),
                 float_argument.span,
                 {**held, "scale": p.scale, "zero_point": p.zero_point},
             )
@@ -188,7 +195,7 @@ class Scheme:
         units = (x / float(np.float32(p.scale))).scalar("round_half_to_even")
         held = units.scalar("maximum", float(low)).scalar("minimum", float(high))
         wide = held.scalar("cast", dtype=BY_DTYPE[np.dtype(np.int32)])
-        return (wide + wide.constant(np.array(p.zero_point, np.int32))).cast(self.element)
+        return (wide + wide.constant(np.array(p.zero_point, np.int32))).cast(self.element_of(p))
 
     def result(self, value: Value, float_io: bool) -> Value:
         q = self.value(value)
@@ -215,7 +222,7 @@ class Scheme:
             return found
         if (array := self.graph.array(value)) is not None:
             p = self.chosen(float(array.min(initial=0)), float(array.max(initial=0)))
-            return Quantized(self.constant(p.integers(array).astype(self.element.dtype)), p)
+            return Quantized(self.constant(p.integers(array).astype(self.element_of(p).dtype)), p)
         path = self.paths[value]
         q = self.function(path)
         for operation in path.moves:
@@ -287,10 +294,23 @@ class Scheme:
         ends = p.integers([max(low, -3e38), min(high, 3e38)])
         return int(ends[0]), int(ends[1])
 
+    @classmethod
+    def element_of(cls, p: Parameters) -> ElementType:
+        """The type of integers with these parameters."""
+        return cls.element
+
     @staticmethod
-    def chosen(low: float, high: float) -> Parameters:
+    def chosen(low: float, high: float, bits: int = 8) -> Parameters:
         """The parameters of integers for numbers of a range."""
         raise NotImplementedError
+
+    @staticmethod
+    def rounded(w: np.ndarray, bits: int) -> np.ndarray:
+        """Weights of a layer as integers of this width stand for them."""
+        raise NotImplementedError
+
+    def bits_of_weights(self, layer: Layer) -> int:
+        return self.weight_bits.get(layer.operation.results[0], 8)
 
     @staticmethod
     def widened(p: Parameters) -> Parameters:
@@ -320,7 +340,9 @@ class Scheme:
     def prove(self, operation: Operation, bound: int) -> None:
         """Note the largest magnitude of a sum, which has to be in the accumulator."""
         if bound > ACCUMULATOR:
-            raise Unquantizable(f"its sums may reach {bound}, beyond i32")
+            raise Unquantizable(
+                f"its sums may reach {bound}, beyond i32; fewer bits keep them within"
+            )
         self.sums[operation] = bound
 
     def constant(self, array: np.ndarray, name: str | None = None) -> Node:

@@ -10,17 +10,17 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from cvm.dialect.cvm.elementwise import alpha
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.ir.function import Operation
-from cvm.dialect.types.tensor_types import I8, I32, ElementType
+from cvm.dialect.types.tensor_types import I8, I16, I32, ElementType
 from cvm.importers.tflite.quantization import quantized_multiplier
 from cvm.importers.tflite.softmax import of_8_bits
 
 from .float_graph import Unquantizable, scalar_function
 from .scheme import ACCUMULATOR, Parameters, Quantized, Scheme, bound_of, rounded_bias
 
-WEIGHT = 127  # the largest magnitude of a weight, as LiteRT's specification has it
-LEFT_SHIFT = 20  # of the operands of a sum, as LiteRT has it
+LEFT_SHIFT, LEFT_SHIFT_16 = 20, 15  # of the operands of a sum, as LiteRT has it
 SOFTMAX = Parameters(1 / 256, -128, -128, 127)  # of its result, as LiteRT has it
 
 
@@ -36,13 +36,22 @@ class Tflite(Scheme):
         "builtin.windows": "padded",
     }
 
+    @classmethod
+    def element_of(cls, p: Parameters) -> ElementType:
+        return I8 if p.high <= I8.limits[1] else I16
+
     @staticmethod
-    def chosen(low: float, high: float) -> Parameters:
+    def chosen(low: float, high: float, bits: int = 8) -> Parameters:
         low, high = min(low, 0.0), max(high, 0.0)
-        least, most = I8.limits
+        if bits == 16:  # LiteRT's have no zero point
+            high = max(-low, high)
+            low = -high
+        least, most = (I8 if bits == 8 else I16).limits
         scale = float(np.float32((high - low) / (most - least)))
         if not scale >= 1e-30:  # of zeros alone, or of numbers too small for a scale of f32
             return Parameters(1.0, 0, least, most)
+        if bits == 16:
+            return Parameters(scale, 0, least, most)
         zero = int(np.clip(np.rint(least - low / scale), least, most))
         return Parameters(scale, zero, least, most)
 
@@ -65,8 +74,9 @@ class Tflite(Scheme):
         bound: int,
         input_zero: int = 0,
         limits: tuple[int, int] | None = None,
-        to: ElementType = I8,
+        to: ElementType | None = None,
     ) -> Node:
+        to = to or self.element_of(p)
         pairs = [quantized_multiplier(float(f)) for f in np.asarray(factors).reshape(-1)]
         shape = np.shape(factors)
         m, s = (np.array(c, np.int32).reshape(shape) for c in zip(*pairs, strict=True))
@@ -80,7 +90,7 @@ class Tflite(Scheme):
             "zero_point": p.zero_point,
             "axis": 1 if shape else -1,
         }
-        attributes |= {"min": low, "max": high} if to is I8 else {}
+        attributes |= {"min": low, "max": high} if to is not I32 else {}
         return self.apply(
             "quant.requantize",
             x,
@@ -110,21 +120,31 @@ class Tflite(Scheme):
     def number(self, value: int) -> Node:
         return self.constant(np.array(value, np.int32))
 
+    @staticmethod
+    def by_channel(
+        w: np.ndarray, bits: int, least: np.ndarray | float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Weights as integers, and the scale of each channel, of no less than `least`."""
+        most = alpha(bits)
+        largest = np.abs(w.reshape(len(w), -1)).max(1, initial=0)
+        scales = np.maximum(np.maximum(largest / most, least), 1e-30).astype(np.float32)
+        rows = scales.astype(np.float64).reshape(-1, *(1,) * (w.ndim - 1))
+        return np.clip(np.rint(w / rows), -most, most).astype(np.int8), rows
+
+    @staticmethod
+    def rounded(w: np.ndarray, bits: int) -> np.ndarray:
+        q, rows = Tflite.by_channel(w, bits)
+        return q * rows
+
     # Rules
 
     def weighted(self, operation: Operation) -> Quantized:
         layer = self.layer(operation)
         o: Any = operation.operator
         x, w = layer.x.parameters, layer.w
-        largest = np.abs(w.reshape(len(w), -1)).max(1, initial=0)
         least = np.abs(layer.b) / (x.scale * 2.0**30)  # the bias stays within i32
-        scales = (
-            np.maximum(np.maximum(largest / WEIGHT, least), 1e-30)
-            .astype(np.float32)
-            .astype(np.float64)
-        )
-        rows = scales.reshape(-1, *(1,) * (w.ndim - 1))
-        q = np.clip(np.rint(w / rows), -WEIGHT, WEIGHT).astype(np.int8)
+        q, rows = self.by_channel(w, self.bits_of_weights(layer), least)
+        scales = rows.reshape(-1)
         b = layer.b - self.correction(layer, q * rows - w)
         bias = rounded_bias(b, x.scale * scales)
         bound = bound_of(q.astype(np.int64), x, bias)
@@ -133,8 +153,9 @@ class Tflite(Scheme):
         kernel = self.constant(q, f"{name}.weight")
         operands = (layer.x.node, kernel, self.number(x.zero_point), self.number(0))
         operands = (*operands, self.constant(bias.astype(np.int32), f"{name}.bias"))
+        accumulator = {"acc_dtype": I32} if self.element_of(x) is I16 else {}
         if o.name == "cvm.dense":
-            sums = self.apply("quant.dense", *operands)
+            sums = self.apply("quant.dense", *operands, **accumulator)
         else:
             sums = self.apply(
                 "quant.conv2d",
@@ -144,6 +165,7 @@ class Tflite(Scheme):
                 dilation=o.dilation,
                 groups=o.groups,
                 layout="NCHW",
+                **accumulator,
             )
         factors = self.ratio(x.scale, scales, self.own(operation).scale)
         return self.requantized(operation, sums, factors, bound)
@@ -167,7 +189,7 @@ class Tflite(Scheme):
         x, count = self.value(o.x), self.count(operation)
         types = {"dtype": I32, "acc_dtype": I32} if o.name == "theano.sum" else {}
         sums = self.mapped(operation, x.node.cast(I32), **types)
-        bound = count * max(-I8.limits[0], x.parameters.magnitude)
+        bound = count * max(-x.parameters.low, x.parameters.magnitude)
         self.prove(operation, bound)
         factor = self.ratio(x.parameters.scale, 1.0, self.own(operation).scale)
         return self.requantized(operation, sums, factor, bound, count * x.parameters.zero_point)
@@ -188,14 +210,16 @@ class Tflite(Scheme):
         x, z = self.pair(operation)
         p, (low, high) = self.own(operation), self.limits(operation)
         common = 2 * max(x.parameters.scale, z.parameters.scale)
+        wide = I16 in (self.element_of(x.parameters), self.element_of(z.parameters))
+        left_shift = LEFT_SHIFT_16 if wide else LEFT_SHIFT
         factors = [
             x.parameters.scale / common,
             z.parameters.scale / common * (-1 if scalar_function(operation) == "sub" else 1),
-            common / (2.0**LEFT_SHIFT * p.scale),
+            common / (2.0**left_shift * p.scale),
         ]
-        bound = (x.parameters.magnitude + z.parameters.magnitude) << (LEFT_SHIFT - 1)
+        bound = (x.parameters.magnitude + z.parameters.magnitude) << (left_shift - 1)
         self.prove(operation, bound)
-        return Quantized(self.added(x, z, factors, p, (low, high), bound), p)
+        return Quantized(self.added(x, z, factors, p, (low, high), bound, left_shift), p)
 
     def added(
         self,
@@ -205,6 +229,7 @@ class Tflite(Scheme):
         p: Parameters,
         limits: tuple[int, int],
         bound: int,
+        left_shift: int,
     ) -> Node:
         pairs = [quantized_multiplier(f) for f in factors]
         return self.apply(
@@ -214,9 +239,9 @@ class Tflite(Scheme):
             zero_points=(x.parameters.zero_point, z.parameters.zero_point, p.zero_point),
             multipliers=tuple(m for m, _ in pairs),
             shifts=tuple(s for _, s in pairs),
-            left_shift=LEFT_SHIFT,
+            left_shift=left_shift,
             rounding=self.rounding,
-            to=I8,
+            to=self.element_of(p),
             min=limits[0],
             max=limits[1],
         )
@@ -238,7 +263,7 @@ class Tflite(Scheme):
             multiplier=m,
             shift=s,
             rounding=self.rounding if bound << max(31 - s, 0) <= ACCUMULATOR else "single",
-            to=I8,
+            to=self.element_of(p),
             min=low,
             max=high,
         )
@@ -266,6 +291,9 @@ class Tflite(Scheme):
 
     def softmax(self, operation: Operation) -> Quantized:
         x = self.value(self.graph.merged[operation].operands[0])
+        if self.element_of(p := x.parameters) is I16:
+            p = self.chosen(float(p.numbers(p.low)), float(p.numbers(p.high)))
+            x = Quantized(self.as_parameters(x, p), p)
         shape, size = x.node.shape, x.node.shape[-1]
         if sum(not isinstance(n, int) for n in shape) > 1:
             raise Unquantizable("it has several unknown sizes")
@@ -281,7 +309,11 @@ class Tflite(Scheme):
         return Quantized(y, SOFTMAX)
 
     def table(self, x: Quantized, entries: np.ndarray, y: Parameters) -> Node:
-        return self.apply("quant.table", x.node, self.constant(entries.astype(np.int8)))
+        p, (low, high) = x.parameters, self.element_of(x.parameters).limits
+        padded = np.pad(entries, (p.low - low, high - p.high), "edge")
+        return self.apply(
+            "quant.table", x.node, self.constant(padded.astype(self.element_of(y).dtype))
+        )
 
     def move(self, operation: Operation, x: Quantized) -> Node:
         return self.mapped(operation, x.node)
@@ -291,6 +323,7 @@ class Tosa(Tflite):
     """8 bits with the single rounding of TOSA's RESCALE, also before sums and products."""
 
     name: ClassVar[str] = "tosa"
+    widths: ClassVar[tuple[int, ...]] = (8,)
     rounding: ClassVar[str] = "single"
 
     def added(
@@ -301,12 +334,13 @@ class Tosa(Tflite):
         p: Parameters,
         limits: tuple[int, int],
         bound: int,
+        left_shift: int,
     ) -> Node:
         wide = Parameters(1.0, 0, *I32.limits)
         first, second = (
             self.rescaled(
                 t.node,
-                abs(f) * 2.0**LEFT_SHIFT,  # TOSA has no negative multipliers
+                abs(f) * 2.0**left_shift,  # TOSA has no negative multipliers
                 wide,
                 t.parameters.magnitude,
                 t.parameters.zero_point,

@@ -39,6 +39,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "quantize": (
         "quantize model.onnx --data images.npz -o net.cvm --report net.html",
         "quantize layer.cvm --data x.npy --scheme cvm",
+        "quantize layer.cvm --data x.npy --weight-bits 4 --weight-bits y=8",
+        "quantize layer.cvm --data x.npy --within 1%",
     ),
     "test": ("test tests", "test tests --bless"),
     "prove": ("prove pair.cvm", "prove layer.cvm --pipeline canonicalize,fuse,rounding_shift"),
@@ -438,6 +440,15 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
             ),
             _ENTRY,
             _repeated("--size", "NAME=N", "the value of a size that the program leaves open"),
+            _repeated("--weight-bits", "[NAME=]N", "8 or 4 bits, for all layers or one"),
+            _repeated("--activation-bits", "[NAME=]N", "8 or 16 bits, for all values or one"),
+            _arg(
+                "--within",
+                "give 4 bits to the weights of layers, the least sensitive first, while at most "
+                "this share of the results differs from the float program, such as 1%%",
+                metavar="SHARE",
+            ),
+            _flag("--no-equalize", "keep the channels of weights as they are"),
             _flag("--float-io", "keep floats for arguments and results, and convert them inside"),
             _arg("--report", "write how far each value is from floats", metavar="FILE.html|.json"),
             _program_output("PROG.cvm|MODEL.tflite|.tosa|.onnx", ", or a model of the scheme"),

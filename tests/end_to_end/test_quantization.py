@@ -154,6 +154,59 @@ def test_the_network_of_the_digits_example_is_that_of_the_command() -> None:
             )
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_weights_of_4_bits_in_some_layers(network: Path, scheme: Any) -> None:
+    """Name a layer by its result, or by the clamp that is fused to it."""
+    made = cvm.quantize(network, images(), scheme, weight_bits={"": 4, "a": 8})
+    rows = {r.name: r for r in made.report.rows}
+    assert [rows[n].weight_bits for n in ("a", "deep", "scores")] == [8, 4, 4]
+    names = {r.name: o.operator for o in made.functions["main"].operations for r in o.results}
+    most = {n: int(np.abs(o.data.array).max()) for n, o in names.items() if n.endswith(".weight")}  # type: ignore[attr-defined]
+    assert 7 < most["normal.weight"] <= 127
+    assert most["deep.weight"] <= 7 and most["scores.weight"] <= 7
+    eight = cvm.quantize(network, images(), scheme)
+    assert made.report.bytes < eight.report.bytes
+    assert made.report.results[0].snr < eight.report.results[0].snr
+
+
+@pytest.mark.parametrize("scheme", ["cvm", "tflite"])
+def test_values_of_16_bits(network: Path, scheme: Any) -> None:
+    """16 bits for all values, through every rule, and for some, beside values of 8."""
+    made = cvm.quantize(network, images(), scheme, activation_bits=16)
+    rows = {r.name: r for r in made.report.rows}
+    assert {rows[n].bits for n in ("x", "a", "silu", "less", "total")} == {16}
+    assert all(r.sum_bits is None or r.sum_bits <= 32 for r in made.report.rows)
+    eight = cvm.quantize(network, images(), scheme).report
+    assert rows["scores"].snr > {r.name: r for r in eight.rows}["scores"].snr + 3
+    x = made.functions["main"].arguments[0]
+    low, high = x.attributes.get("range", (-(2**15), 2**15 - 1))
+    q = np.random.default_rng(0).integers(low, high + 1, (3, 2, 6, 6))
+    q = q.astype(x.known_type.element.dtype)
+    y = cvm.compile(made)(q)
+    for target in ("reference", "cuda-sim"):
+        assert np.array_equal(cvm.compile(made, target=target)(q), y)
+    assert {d.code for d in possible_overflows(made)} <= {"quant.reciprocal.overflow"}
+    some = cvm.quantize(network, images(), scheme, activation_bits={"both": 16, "total": 16})
+    bits = {r.name: r.bits for r in some.report.rows}
+    assert bits["both"] == bits["total"] == 16 and bits["a"] == bits["less"] == 8
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_mixed_precision_within_a_budget(network: Path, scheme: Any) -> None:
+    exact, rough = (cvm.quantize(network, images(), scheme, within=w).report for w in (0.05, 0.99))
+    assert exact.quality >= 0.95 and exact.bytes >= rough.bytes
+    assert {r.bits for r in rough.ranking} == {4}
+    assert [r.name for r in exact.ranking] == [r.name for r in rough.ranking]
+    assert {r.weights for r in exact.ranking} == {72, 36, 32}
+    total = cvm.parse(
+        "func @main(%x: tensor<?N x 3xf32>) -> tensor<?N x f32> "
+        "{ %y = theano.sum %x {axis = [1], dtype = f32, acc_dtype = f32} return %y }"
+    )
+    x = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+    with pytest.raises(cvm.Error, match=r"less than the budget's 100\.00%"):
+        cvm.quantize(total, x, scheme, within=0.0)
+
+
 def test_float_io(network: Path) -> None:
     made = cvm.quantize(network, images(), float_io=True)
     exact, near = cvm.compile(network)(images(8)), cvm.compile(made)(images(8))
@@ -303,6 +356,15 @@ ONE = "func @main(%x: tensor<?N x 3xf32>) -> tensor<?N x 3xf32> { %y = cvm.relu 
         (ONE, np.zeros((2, 3)), {"scheme": "int3"}, "scheme is one of tflite, cvm, tosa, qdq"),
         (ONE, np.zeros((2, 3)), {"method": "best"}, "method is one of minmax, percentile, mse"),
         (ONE, np.zeros((2, 3)), {"entry": "f"}, "no function @f"),
+        (ONE, np.zeros((2, 3)), {"weight_bits": 3}, "weight_bits of the scheme tflite is 8 or 4"),
+        (ONE, np.zeros((2, 3)), {"activation_bits": {"z": 8}}, "activation_bits is of x, y; got z"),
+        (
+            ONE,
+            np.zeros((2, 3)),
+            {"activation_bits": 16, "scheme": "tosa"},
+            "activation_bits of the scheme tosa is 8, got 16",
+        ),
+        (ONE, np.zeros((2, 3)), {"within": 1.5}, "within is a share from 0 to 1"),
         (
             ONE.replace("f32", "i32"),
             np.zeros((2, 3)),
@@ -353,6 +415,13 @@ def test_the_command(network: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*command, "--report", str(page)]) == 0
     assert "<svg" in page.read_text() and "%silu" in page.read_text()
     capsys.readouterr()
+    more = ["--weight-bits", "4", "--weight-bits", "deep=8", "--within", "90%", "--no-equalize"]
+    assert main([*command, *more]) == 0
+    assert "layers by the error of 4-bit weights" in capsys.readouterr().out
+    assert main([*command, "--weight-bits", "deep=x"]) == 1
+    assert main([*command, "--within", "much"]) == 1
+    assert "--within is a share, such as 1% or 0.01; got much" in capsys.readouterr().err
+    assert main(command) == 0
     assert main(["check", "--integers-only", str(out)]) == 0
     assert main(["check", "--integers-only", str(network)]) == 1
     assert (
