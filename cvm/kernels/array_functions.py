@@ -7,7 +7,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import mul, or_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.numpy.ufunc_table import UFUNCS
 from cvm.dialect.types.tensor_types import BY_DTYPE, F64, I1, I64, ElementType
 
-from . import functions
+from . import calls, functions, library
 from .array_expressions import ONE
 from .arrays import Along, Array, Elements, Known, Method, Values
 from .numbers import Number, NumberType
@@ -341,6 +342,69 @@ def _flip(b: Builder, given: Given, node: ast.Call) -> Any:
     return replace(of, axes=axes)
 
 
+def _reshape(b: Builder, given: Given, node: ast.Call) -> Any:
+    of, wanted = given["a"], given["shape"]
+    _elements(b, of, node)
+    of = b.in_memory(of, node) if isinstance(of, Elements) and of.equal else of
+    items = wanted.items if isinstance(wanted, Values) else (wanted,)
+    sizes = [b.let(b.integer(v, node).expr) for v in items]
+    size = _count(b, of.elements, range(of.rank))
+    free = [n for n, e in enumerate(sizes) if isinstance(e, ex.Const) and e.value == -1]
+    if len(free) > 1:
+        raise b.source.mistake("one size alone is -1", node)
+    rest = b.let(reduce(mul, (e for n, e in enumerate(sizes) if n not in free), ONE))
+    for n in free:
+        sizes[n] = b.let(size // ex.maximum(1, rest))
+        b.limits[sizes[n]] = reduce(mul, of.lengths, ONE)
+    lengths = tuple(
+        e if n in free else b.measured(ex.maximum(0, e), e) for n, e in enumerate(sizes)
+    )
+    found = rest * reduce(mul, (sizes[n] for n in free), ONE)
+    bad = reduce(or_, (e < 0 for e in sizes), found.ne(size))
+    b.fail_if(bad, "ValueError", "an array of size {0} has not this shape", node, size)
+    return _in_order(of.elements, lengths, b)
+
+
+def _in_order(of: Elements, lengths: tuple[ex.Expr, ...], b: Builder) -> Elements:
+    """The elements in the order of memory with C's layout, in another shape."""
+
+    def at(i: Sequence[ex.Expr]) -> Number:
+        place: ex.Expr = ex.ZERO
+        for n, length in zip(i, lengths, strict=True):
+            place = place * length + n
+        found: list[ex.Expr] = []
+        for length in of.lengths[:0:-1]:
+            place = b.let(place)
+            found.append(place % length)
+            place = place // length
+        return of.at([place, *reversed(found)] if of.rank else [])
+
+    return replace(of, lengths=lengths, at=at, shared="reshape")
+
+
+def _ravel(b: Builder, given: Given, node: ast.Call) -> Any:
+    minus = Number(ex.constant(-1, I64), True)
+    return replace(_reshape(b, {**given, "shape": minus}, node), shared="ravel")
+
+
+def _flatten(b: Builder, given: Given, node: ast.Call) -> Any:
+    return b.in_memory(_ravel(b, given, node), node, copy=True)
+
+
+def _in_kernels(name: str, rank: int | None = 1) -> Function:
+    """A function that is stated as a kernel, of an array of a rank."""
+
+    def call(b: Builder, given: Given, node: ast.Call) -> Any:
+        first, *others = given.values()
+        if not isinstance(first, (Array, Elements)) or rank not in (None, first.rank):
+            message = f"this function takes an array of rank {rank} in kernels"
+            raise b.source.mistake(f"{message}, got: {b.described(first)}", node)
+        first = b.in_memory(first, node)
+        return calls.call(b, getattr(library, name), node, (first, *others))
+
+    return call
+
+
 def _fill(b: Builder, given: Given, node: ast.Call) -> None:
     b.store_array(given["a"], b.number_of(given["value"], node), node)
 
@@ -422,6 +486,18 @@ def _declare() -> None:
     METHODS["astype"] = ("a", "dtype"), 2, _convert
     METHODS["conjugate"] = METHODS["conj"] = ("a",), 1, _conjugate
     METHODS["fill"] = ("a", "value"), 2, _fill
+    METHODS["ravel"] = ("a",), 1, _ravel
+    METHODS["flatten"] = ("a",), 1, _flatten
+    TABLE[np.reshape] = ("a", "shape"), 2, _reshape
+    for name in ("argsort", "cumsum", "cumprod", "diff", "count_nonzero"):
+        rank = None if name == "count_nonzero" else 1
+        TABLE[getattr(np, name)] = ("a",), 1, _in_kernels(name, rank)
+    for name in ("argsort", "cumsum", "cumprod"):
+        METHODS[name] = TABLE[getattr(np, name)]
+    METHODS["sort"] = ("a",), 1, _in_kernels("sort")
+    TABLE[np.sort] = ("a",), 1, _in_kernels("sorted_copy")
+    TABLE[np.searchsorted] = ("a", "v"), 2, _in_kernels("searchsorted")
+    TABLE[np.linalg.norm] = ("x",), 1, _in_kernels("norm", None)
     TABLE[np.amax], TABLE[np.amin] = TABLE[np.max], TABLE[np.min]
     TABLE[np.matmul] = ("a", "b"), 2, lambda b, v, n: b.matrix_product(v["a"], v["b"], n)
     TABLE[np.outer] = ("a", "b"), 2, _outer

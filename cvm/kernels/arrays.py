@@ -92,7 +92,7 @@ class Array:
 class Elements:
     """An array expression that is not in memory: `at` makes the statements that compute the element
     at some indices. `equal` has pairs of sizes: where one is 1 and the other is not, elements are
-    repeated.
+    repeated. `shared` is the function whose result may be a view in NumPy.
     """
 
     lengths: tuple[ex.Expr, ...]
@@ -100,6 +100,7 @@ class Elements:
     at: Callable[[Sequence[ex.Expr]], Number]
     reads: tuple[Array, ...]
     equal: tuple[tuple[ex.Expr, ex.Expr], ...] = ()
+    shared: str = ""
 
     @property
     def rank(self) -> int:

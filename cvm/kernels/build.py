@@ -474,6 +474,9 @@ class Builder(ArrayExpressions):
                 return Number(self.let(value.expr, name), value.weak)
             case Values(items):
                 return Values(tuple(self.steady(v, name, node) for v in items))
+            case Elements(shared=function) if function:
+                message = f"{function} may give a view in NumPy, which does not last in kernels"
+                raise self.source.mistake(f"{message}: use flatten, or copy the result", node)
             case Elements():
                 return self.in_memory(value, node)
             case Masked(array, mask):

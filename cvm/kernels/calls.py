@@ -66,9 +66,13 @@ def inlined(function: CompiledFunction) -> Inlined:
     return Inlined(source, definitions, returns.result, results)
 
 
-def call(b: Builder, function: CompiledFunction, node: ast.Call) -> object:
-    """The result of a call of a kernel, whose statements stand here."""
-    given = _bound(b, function, node)
+def call(
+    b: Builder, function: CompiledFunction, node: ast.Call, values: Sequence[object] | None = None
+) -> object:
+    """The result of a call of a kernel, whose statements stand here; of the node's arguments, or of
+    these values.
+    """
+    given = _bound(b, function, node, values)
     if len(b.inlined) >= MOST_CALLS or len(b.callers) > MOST_NESTED:
         limits = f"{MOST_CALLS} calls of kernels, at most {MOST_NESTED} in one another"
         raise b.source.mistake(f"a kernel has at most {limits}", node)
@@ -92,14 +96,16 @@ def call(b: Builder, function: CompiledFunction, node: ast.Call) -> object:
     return replace(found, fresh=True) if isinstance(found, Array) and own else found
 
 
-def _bound(b: Builder, function: CompiledFunction, node: ast.Call) -> dict[str, object]:
+def _bound(
+    b: Builder, function: CompiledFunction, node: ast.Call, values: Sequence[object] | None
+) -> dict[str, object]:
     """The values of a call's arguments by their names, as they are now."""
-    positional: list[object] = []
-    for a in node.args:
+    positional = [b.steady(v, "v", node) for v in values or ()]
+    for a in node.args if values is None else ():
         found = b.items(b.value(a.value), a) if isinstance(a, ast.Starred) else (b.value(a),)
         positional += [b.steady(v, "v", a) for v in found]
     named: dict[str, object] = {}
-    for k in node.keywords:
+    for k in node.keywords if values is None else ():
         if k.arg is None:
             raise b.source.mistake("arguments are given one by one, not by **", node)
         named[k.arg] = b.steady(b.value(k.value), k.arg, k.value)

@@ -20,7 +20,7 @@ from cvm.dialect.kernel_ir.affine import Affine, affine
 from cvm.dialect.kernel_ir.index_bounds import index_extent
 from cvm.dialect.types.tensor_types import I64, UI64
 
-from .arrays import Array, Known, Values
+from .arrays import Array, Elements, Known, Values
 from .hoist_tests import LoopValues
 from .numbers import Number, common
 
@@ -173,6 +173,8 @@ def _items(b: Builder, node: ast.expr) -> Items:
             over = b.value(ast.copy_location(ast.Tuple(elements, ast.Load()), node))
         case _:
             over = b.value(node)
+    if isinstance(over, Elements):
+        over = b.steady(over, "v", node)
     if isinstance(over, Array) and over.rank:
         return Items(over.lengths[0], lambda n: b.part(over, n))
     if isinstance(over, Values) and over.items:

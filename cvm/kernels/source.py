@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from tokenize import TokenError
 from typing import Any, NoReturn
 
 from cvm.dialect.support.diagnostics import Diagnostic, Note, Source, Span, TraceError
@@ -94,7 +95,7 @@ def read_source(function: Callable[..., Any]) -> FunctionSource:
     try:
         lines, first = inspect.getsourcelines(function)
         filename = inspect.getsourcefile(function) or "<python>"
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, TokenError):
         refuse("its source cannot be read; kernels are compiled from it")
     text = "".join(lines)
     plain = textwrap.dedent(text)

@@ -3,11 +3,11 @@ and the line.
 """
 
 import inspect
-import tokenize
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
+from tokenize import TokenError
 from typing import Any
 
 from ..kernel_ir.expressions import Element
@@ -186,6 +186,8 @@ def source_place(item: Any) -> tuple[str, int]:
     """The file and line of a function or a class."""
     try:
         item = inspect.unwrap(item)
-        return inspect.getsourcefile(item) or "<unknown>", inspect.getsourcelines(item)[1]
-    except (OSError, TypeError, tokenize.TokenError):
+        file = inspect.getsourcefile(item) or "<unknown>"
+        code = getattr(item, "__code__", None)
+        return file, code.co_firstlineno if code else inspect.getsourcelines(item)[1]
+    except (OSError, TypeError, SyntaxError, TokenError):  # a file that is not what ran
         return "<unknown>", 1

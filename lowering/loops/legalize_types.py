@@ -78,7 +78,7 @@ class _Legalizing:
 
     def __init__(self) -> None:
         self.tensors: dict[ex.Tensor, ex.Tensor] = {}
-        self.names: dict[ex.Expr, Parts] = {}
+        self.names: dict[ex.Expr, tuple[ex.Var, ...]] = {}
         self.done: dict[int, Parts] = {}
 
     def tensor(self, t: ex.Tensor) -> ex.Tensor:
@@ -98,14 +98,10 @@ class _Legalizing:
     def statement(self, s: ir.Statement) -> ir.Block | None:
         match s:
             case ir.Let(var, value) if var.type.kind == "complex":
-                part = part_type(var.type)
-                names = self.names[var] = (
-                    ex.Var(f"{var.name}.re", part),
-                    ex.Var(f"{var.name}.im", part),
-                )
+                names = self.named(var, [f"{var.name}.re", f"{var.name}.im"], part_type(var.type))
                 return tuple(map(ir.Let, names, self.parts(value)))
             case ir.Let(var, value) if var.type is BF16:
-                self.names[var] = (name,) = (ex.Var(var.name, UI16),)
+                (name,) = self.named(var, [var.name], UI16)
                 return (ir.Let(name, value),)
             case ir.Alloc(tensor):
                 return (ir.Alloc(self.tensor(tensor)),)
@@ -127,6 +123,12 @@ class _Legalizing:
             case ir.Store(tensor) | ir.Prefetch(tensor) if tensor.element is BF16:
                 return (replace(s, tensor=self.tensor(tensor)),)
         return None
+
+    def named(self, var: ex.Var, names: list[str], element: ElementType) -> tuple[ex.Var, ...]:
+        """The variables of a variable's parts, the same ones in each scope that defines it."""
+        if var not in self.names:
+            self.names[var] = tuple(ex.Var(name, element) for name in names)
+        return self.names[var]
 
     def real(self, e: ex.Expr) -> ex.Expr:
         """A real expression with its complex operands split."""

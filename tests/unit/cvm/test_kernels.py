@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import gc
 import importlib
+import linecache
 import math
 import pickle
 import re
@@ -722,3 +723,20 @@ def test_the_page_of_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("page_of_kernels")
     assert len(blocks) == 6
+
+
+def test_a_function_whose_file_has_changed(tmp_path: Path) -> None:
+    """Its lines may be no Python, which is an error of inspect's that depends on the version."""
+    path = tmp_path / "k.py"
+    space: dict[str, Any] = {}
+    exec(compile("\n\ndef f(x):\n    return x + 1\n", str(path), "exec"), space)
+    for text in (
+        "\n\nit isn't \"Python\n    any )more\n",
+        "\n\n    f(((\n",
+        "\n\n'''\n",
+        "\n\ndef f(x):\n",
+    ):
+        path.write_text(text)
+        linecache.clearcache()
+        with pytest.raises(cvm.Error, match="its source cannot be read"):
+            cvm.kernel(space["f"])(1)
