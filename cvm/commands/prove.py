@@ -8,13 +8,13 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby
+from itertools import chain, combinations, groupby
 from pathlib import Path
 from textwrap import dedent
 
 import cvm
 from cvm.dialect.builtin import Data
-from cvm.dialect.ir.function import Function, Graph
+from cvm.dialect.ir.function import Function, Graph, Rewrite
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
 from cvm.dialect.spec.operator import OPERATORS
@@ -63,6 +63,8 @@ def prove(options: Namespace) -> int:
     else:
         module = load(options.program)
         pairs = _after(module, options) if options.pipeline else _equal(module, options.equal)
+        if not (options.pipeline or options.equal):
+            pairs = chain(map(_of_rewrite, module.rewrites.values()), pairs)
     verdicts: list[Verdict] = []
     for label, group in groupby(pairs, lambda item: item[0]):
         found: list[Verdict] = []
@@ -89,9 +91,16 @@ def _of_package(name: str) -> Iterator[tuple[str, Pair | None]]:
     package = name.partition(".")[0]
     load_offered("cvm.dialects")
     own = [p for p in map(of_simplified, OPERATORS.values()) if p is not None]
+    folder = Path(getattr(sys.modules[package], "__file__", None) or package).parent.resolve()
+    rewrites = [
+        p.rewrite
+        for p in PATTERNS.values()
+        if p.rewrite and folder in Path(p.rewrite.span.source.filename).resolve().parents
+    ]
     patterns = [p for p in (*PATTERNS.values(), *own) if p.package == package]
-    if not patterns:
-        raise Usage(f"{name} has no pattern, and no operator with `simplified`")
+    if not patterns and not rewrites:
+        raise Usage(f"{name} has no pattern, no rewrite, and no operator with `simplified`")
+    yield from map(_of_rewrite, rewrites)
     pairs: dict[Pattern, list[Pair]] = {p: [] for p in patterns}
     for op in [op for op in OPERATORS.values() if op.example.strip()]:
         if not any(issubclass(op, p.roots) for p in patterns):
@@ -109,6 +118,17 @@ def _of_package(name: str) -> Iterator[tuple[str, Pair | None]]:
         yield from ((label, pair) for pair in found or [None])
 
 
+def _of_rewrite(rewrite: Rewrite) -> tuple[str, Pair]:
+    """The two programs of a rewrite."""
+    programs = {"before": rewrite.before, "after": rewrite.after}
+    functions = {
+        (name := f"{rewrite.name}_{side}"): replace(f, name=name) for side, f in programs.items()
+    }
+    module = Module(functions)
+    left, right = (program_of(module, name) for name in functions)
+    return f"rewrite @{rewrite.name}", Pair(left, right, module)
+
+
 def _equal(module: Module, given: Sequence[str]) -> Iterator[tuple[str, Pair | None]]:
     """The functions to compare: those of `--equal`, or those that share a signature with another
     one, each with the first of these.
@@ -122,7 +142,7 @@ def _equal(module: Module, given: Sequence[str]) -> Iterator[tuple[str, Pair | N
             if a.name not in taken and b.name not in taken and same_signature(a, b):
                 taken.add(b.name)
                 names.append((a.name, b.name))
-    if not names:
+    if not names and not module.rewrites:
         raise Usage(
             "no two functions take and give the same types; --pipeline PASS,... compares a "
             "function before and after passes"

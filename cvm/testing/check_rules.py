@@ -18,12 +18,14 @@ from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.function import Function, Literal, Operation, Value
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
-from cvm.dialect.ir.verify import verify
+from cvm.dialect.ir.verify import instantiated, verify
 from cvm.dialect.spec.foreign_operators import source_place
 from cvm.dialect.spec.operator import OPERATORS, Operator
 from cvm.dialect.theano.grad_lop_rop import LOp, ROp, tangent_type
 from cvm.dialect.types.attributes import Symbol
+from cvm.dialect.types.sizes import atoms_of
 from cvm.dialect.types.tensor_types import TensorType
+from cvm.dialect.types.unify import with_sizes
 from cvm.jit.compile import prepared
 from cvm.jit.functions.reference_function import ReferenceFunction
 from cvm.lowering.graph.patterns import PATTERNS, Pattern, of_simplified
@@ -189,7 +191,9 @@ def rewritten_programs(
 
 def wrong_simplification(op: type[Operator[Any]], module: Module, function: Function) -> str:
     """The first program to which patterns, or the operator's `simplified`, give another result."""
-    for program, simpler, applied in rewritten_programs(op, function):
+    texts = ((p, p.rewrite) for p in PATTERNS.values() if p.rewrite and op in p.roots)
+    stated = ((_of_sizes(r.before), _of_sizes(r.after), [p]) for p, r in texts)
+    for program, simpler, applied in chain(stated, rewritten_programs(op, function)):
         try:
             functions = [ReferenceFunction(Module({"main": f}), f) for f in (program, simpler)]
         except cvm.Error:
@@ -206,7 +210,18 @@ def wrong_simplification(op: type[Operator[Any]], module: Module, function: Func
     return ""
 
 
+def _of_sizes(function: Function) -> Function:
+    """A program of a rewrite for sizes that are known."""
+    types = function.argument_types
+    atoms = sorted(atoms_of(d for t in types for d in t.array_shape), key=str)
+    sizes = {atom: n for n, atom in enumerate(atoms, 2)}
+    return instantiated(Module({}), function, [with_sizes(t, sizes) for t in types])
+
+
 def _shown(pattern: Pattern, op: type[Operator[Any]]) -> str:
+    if pattern.rewrite is not None:
+        span = pattern.rewrite.span
+        return f"rewrite @{pattern.name} ({span.source.filename}:{span.line})"
     own = "its `simplified`" if pattern is of_simplified(op) else pattern.who
     return f"{own} ({place(pattern.declared)})"
 

@@ -64,8 +64,18 @@ class Command:
     line: int
 
     @cached_property
+    def parts(self) -> list[tuple[str, re.Match[str] | None]]:
+        """The words, and the match of each that is an option; those of a pass are in braces."""
+        found: list[tuple[str, re.Match[str] | None]] = []
+        depth = 0
+        for word in self.text.split():
+            found.append((word, None if depth else OPTION.fullmatch(word)))
+            depth += word.count("{") - word.count("}")
+        return found
+
+    @cached_property
     def words(self) -> list[str]:
-        return [w for w in self.text.split() if not OPTION.fullmatch(w)]
+        return [word for word, option in self.parts if option is None]
 
     @property
     def name(self) -> str:
@@ -73,7 +83,7 @@ class Command:
 
     @cached_property
     def options(self) -> dict[str, str]:
-        return {m[1]: m[2] for w in self.text.split() if (m := OPTION.fullmatch(w))}
+        return {option[1]: option[2] for _, option in self.parts if option is not None}
 
 
 class Expected(NamedTuple):

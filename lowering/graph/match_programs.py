@@ -49,7 +49,7 @@ def pattern_of(rewrite: Rewrite) -> Pattern:
 
     kind = type(before.operations[-1].operator)
     where = rewrite.span.source.filename
-    return Pattern(rewrite.name, where, (kind,), match, rewrite.span)
+    return Pattern(rewrite.name, where, (kind,), match, rewrite.span, rewrite=rewrite)
 
 
 def _replacement(

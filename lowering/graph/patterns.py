@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any
 
-from ...dialect.ir.function import Value
+from ...dialect.ir.function import Rewrite, Value
 from ...dialect.spec.foreign_operators import fault, guarded, source_place, source_span
 from ...dialect.spec.operator import Operator
 from ...dialect.support.diagnostics import Span
@@ -43,6 +43,7 @@ class Pattern:
     benefit: int = 1
     into: str = RUN_BY[0]
     kind: str = "pattern"
+    rewrite: Rewrite | None = None  # of a pattern that is stated as text
 
     @property
     def order(self) -> tuple[int, str, str]:

@@ -58,3 +58,45 @@ def test_each_planted_mistake_has_one_message() -> None:
     assert found.keys() == MESSAGES.keys() and len(messages) == len(MESSAGES)
     for name, message in found.items():
         assert re.fullmatch(MESSAGES[name], message), message
+
+
+REWRITTEN = '''
+from pathlib import Path
+from cvm.extending import *
+
+@operator
+class Double(Operator[T]):
+    """Y = X + X."""
+    x: T
+    dialect, name = "texts", "texts.double"
+    example = """
+        func @main(%x: tensor<3xi32>) -> tensor<3xi32> {
+          %y = texts.double %x
+          return %y
+        }
+    """
+    def infer(self): return self.x
+    def reference(self): return self.x + self.x
+    def element(self, y):
+        (i,) = indices("i", y.shape)
+        return Element((i,), self.x[i] + self.x[i])
+
+register_rewrites(Path(__file__).with_name("texts.cvm"))
+'''
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="operators are checked in child processes")
+def test_rewrites_as_text_are_checked(tmp_path: Path) -> None:
+    """On their own programs, whose other operators no example of the dialect has."""
+    (tmp_path / "texts.py").write_text(REWRITTEN)
+    (tmp_path / "texts.cvm").write_text(
+        "rewrite @positive(%x: tensor<?N x i32>) {\n  %a = cvm.relu %x\n  %y = texts.double %a\n"
+        "  return %y\n} => {\n  %y = texts.double %x\n  return %y\n}\n"
+    )
+    known = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-m", "cvm", "ops", "texts", "--check", "--load", "texts"]
+    done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    said = r"texts\.double: rewrite @positive \(\S+texts\.cvm:1\) changes the result at \[\d\] "
+    assert re.match(said, done.stdout), done.stdout
+    assert "%a = cvm.relu %x\n    %y = texts.double %a" in done.stdout, done.stdout + done.stderr

@@ -316,6 +316,9 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/targets.md", "python"): "test_target_in_c.py::test_a_target_of_ones_own",
     ("docs/testing.md", "sh"): "test_docs.py::test_files_of_commands_exist",
     ("examples/golden_project/README.md", "sh"): "test_golden_project.py::test_from_a_wheel_alone",
+    ("examples/finite_fields/README.md", "sh"): (
+        "../unit/dialect/test_declared_types.py::test_the_commands_of_the_page"
+    ),
     ("examples/my_dialect/README.md", "sh"): "test_extensions.py::test_from_a_wheel_alone",
     ("editors/README.md", "sh"): "test_docs.py::test_files_of_commands_exist",
 }

@@ -378,6 +378,56 @@ def test_the_patterns_of_a_package(tmp_path: Path) -> None:
     ]
 
 
+REWRITES = """
+rewrite @distribute(%a: tensor<?N x i32>, %b: tensor<?N x i32>, %c: tensor<?N x i32>) {
+  %s = cvm.elemwise_add %a, %b
+  %y = cvm.broadcast_mul %s, %c
+  return %y
+} => {
+  %s = cvm.broadcast_mul %a, %c
+  %t = cvm.broadcast_mul %b, %c
+  %y = cvm.elemwise_add %s, %t
+  return %y
+}
+
+rewrite @no_sign(%a: tensor<?N x i32>) {
+  %n = cvm.abs %a
+  %y = cvm.relu %n
+  return %y
+} => {
+  %n = cvm.abs %a
+  return %n
+}
+"""
+
+
+def test_rewrites_of_a_file_and_of_a_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The least integer has no absolute value."""
+    (tmp_path / "rules.cvm").write_text(REWRITES)
+    wrong = tmp_path / "wrong.cvm"
+    assert main(["prove", str(tmp_path / "rules.cvm"), "-o", str(wrong)]) == 1
+    verdicts = ["rewrite @distribute: proved for all inputs", "rewrite @no_sign: wrong"]
+    assert capsys.readouterr().out.splitlines()[:2] == verdicts
+    assert main(["run", str(wrong)]) == 0
+    assert capsys.readouterr().out.split() == [
+        *("%a0:", "tensor<1xi32>", "[0]"),
+        *("%b0:", "tensor<1xi32>", "[-2147483648]"),
+    ]
+    package = tmp_path / "rules"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from pathlib import Path\nfrom cvm.extending import register_rewrites\n"
+        "register_rewrites(Path(__file__).with_name('rules.cvm'))\n"
+    )
+    (package / "rules.cvm").write_text(REWRITES)
+    environment = {**os.environ, "PYTHONPATH": str(Path(cvm.__file__).parents[1])}
+    command = [sys.executable, "-m", "cvm", "prove", "rules", "-o", "wrong.cvm"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[:2] == verdicts, done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

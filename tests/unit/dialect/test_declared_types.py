@@ -260,3 +260,15 @@ def test_emitted_c_has_the_storage_and_the_range(field: Any, tmp_path: Path) -> 
     assert main(["build", str(EXAMPLE / "tests" / "ntt.cvm"), "--emit", "c", "-o", str(out)]) == 0
     assert "within_u32(in_x, 8, 0u, 16u)" in out.read_text()
     assert "!ff" not in out.read_text()
+
+
+def test_the_commands_of_the_page(
+    field: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(EXAMPLE)
+    lines = (EXAMPLE / "README.md").read_text("utf-8").splitlines()
+    commands = [line.partition("#")[0].split()[1:] for line in lines if line.startswith("cvm ")]
+    assert len(commands) == 2
+    for command in commands:
+        assert main(command) == 0
+    assert "% 17ull" in capsys.readouterr().out
