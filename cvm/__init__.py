@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from .quantization import quantize
     from .scheduling import Schedule, schedule
     from .transforms.control_flow import cond, fori_loop, scan, while_loop
-    from .transforms.derivatives import grad, jvp, value_and_grad, vjp
+    from .transforms.derivatives import grad, jvp, stop_gradient, value_and_grad, vjp
     from .transforms.traced_function import TracedFunction, register_pytree
     from .transforms.vmap import vmap
 
@@ -99,7 +99,9 @@ _FIRST_WORD = r"(?:\s|//[^\n]*\n)*(?:(?P<formulas>formulas)|(?P<kernels>kernel|l
 _OF_TEXT = _re.compile("\N{ZERO WIDTH NO-BREAK SPACE}?" + _FIRST_WORD, _re.ASCII)
 _OF_BYTES = _re.compile("(?:\N{ZERO WIDTH NO-BREAK SPACE})?".encode() + _FIRST_WORD.encode())
 _PLACES = {  # of functions whose modules are loaded when they are asked for
-    **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "transforms.derivatives"),
+    **dict.fromkeys(
+        ("grad", "jvp", "stop_gradient", "value_and_grad", "vjp"), "transforms.derivatives"
+    ),
     **dict.fromkeys(("cond", "fori_loop", "scan", "while_loop"), "transforms.control_flow"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
     **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
@@ -145,6 +147,7 @@ __all__ = [
     "scan",
     "schedule",
     "set_num_threads",
+    "stop_gradient",
     "value_and_grad",
     "vjp",
     "vmap",

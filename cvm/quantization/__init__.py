@@ -25,6 +25,7 @@ from cvm.dialect.types.tensor_types import TensorType
 
 from .calibration import Data, Observed, RangeMethod, batches, run
 from .equalize import equalize
+from .fake_quantize import fake_quantize
 from .float_graph import FloatGraph, Key, float_graph
 from .powers_of_two import PowersOfTwo
 from .qdq import Qdq
@@ -318,4 +319,4 @@ def _observed(
     return observed
 
 
-__all__ = ["QuantizedModule", "Report", "quantize"]
+__all__ = ["QuantizedModule", "Report", "fake_quantize", "quantize"]

@@ -26,7 +26,7 @@ from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.lowering.graph.differentiate import Rules
 
 from ..tracing.diagnose import caller, fail
-from ..tracing.trace import TracedArray, Tracer, tracer_of
+from ..tracing.trace import TracedArray, Tracer, apply, tracer_of
 from .traced_function import (
     DEFAULT,
     TracedFunction,
@@ -65,6 +65,20 @@ def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=True)
     return derived_function(function, lambda f, *args: _value_and_grad(f, wrt, args))
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return a value whose derivatives are 0: in derivatives it is a constant.
+
+    Args:
+        x: An array, a number, or tuples, lists and dictionaries of these.
+    """
+    structure, leaves = flatten_results(x)
+    constants = (
+        apply("theano.elemwise", n, scalar_op="stop_gradient") if isinstance(n, TracedArray) else n
+        for n in leaves
+    )
+    return unflatten(structure, constants)
 
 
 def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:

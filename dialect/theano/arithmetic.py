@@ -237,6 +237,18 @@ row(
 )
 
 
+row(
+    "stop_gradient",
+    1,
+    "same",
+    lambda x: x,
+    lambda x: x,
+    "x, of which derivatives are 0",
+    on_complex="same",
+    gradient=zeros,
+)
+
+
 # Signs and rounding
 
 

@@ -14,7 +14,7 @@ from tosa_graphs import MODEL as TOSA_MODEL, reference_model
 
 import cvm
 from cvm.commands.check import floats
-from cvm.quantization import QuantizedModule
+from cvm.quantization import QuantizedModule, fake_quantize
 from cvm.quantization.scheme import Parameters
 
 ROOT = Path(__file__).parents[2]
@@ -205,6 +205,41 @@ def test_mixed_precision_within_a_budget(network: Path, scheme: Any) -> None:
     x = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
     with pytest.raises(cvm.Error, match=r"less than the budget's 100\.00%"):
         cvm.quantize(total, x, scheme, within=0.0)
+
+
+@pytest.mark.parametrize("zero_point", [0, 3])
+def test_fake_quantization_is_exact_with_straight_through_derivatives(zero_point: int) -> None:
+    x = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
+    x[:4] = 0.5, 1.5, -2.5, 1e9
+    scale = np.float32(0.0137)
+    units = np.rint(x / scale) + zero_point
+    q = cvm.compile(lambda x: fake_quantize(x, scale, zero_point))(x)
+    wanted = (np.clip(units, -128, 127) - zero_point).astype(np.float32) * scale
+    np.testing.assert_array_equal(q, wanted)
+    slope = cvm.grad(lambda x: fake_quantize(x, scale, zero_point).sum())(x)
+    inside = (x / scale >= -128 - zero_point) & (x / scale <= 127 - zero_point)
+    np.testing.assert_allclose(slope, inside, rtol=1e-6)
+    assert not cvm.grad(lambda x: cvm.stop_gradient({"x": x * x})["x"].sum())(x).any()
+    for bits, zero in ((1, 0), (4, 8)):
+        with pytest.raises(cvm.Error, match="lie"):
+            fake_quantize(x, scale, zero, bits)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_weights_that_are_fake_quantized_stay_as_they_are(scheme: Any) -> None:
+    """Multiples of a scale for each channel, one for all of the scheme cvm, with 4 bits."""
+    random = np.random.default_rng(0)
+    q = random.integers(-7, 8, (4, 6))
+    q[:, 0] = 7
+    scale = np.full((4, 1), 0.125) if scheme == "cvm" else 2.0 ** -random.integers(1, 5, (4, 1))
+    program = cvm.parse(
+        f"func @main(%x: tensor<?N x 6xf32>) -> tensor<?N x 4xf32> {{"
+        f" %w = const dense<{(q * scale).tolist()}> : tensor<4x6xf32> %y = cvm.dense %x, %w return %y }}"
+    )
+    x = random.normal(size=(50, 6)).astype(np.float32)
+    made = cvm.quantize(program, x, scheme, weight_bits=4, equalized=False)
+    names = {r.name: o.operator for o in made.functions["main"].operations for r in o.results}
+    assert np.array_equal(names["y.weight"].data.array, q)  # type: ignore[attr-defined]
 
 
 def test_float_io(network: Path) -> None:

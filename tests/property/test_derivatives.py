@@ -35,7 +35,7 @@ OTHER = ("complex", "complex_from_polar", "angle", "and_", "or_", "xor", "invert
 def differentiable(name: str) -> bool:
     """Test whether an operation has a rule for all its operands, and takes and gives floats."""
     op = SCALAR_OPS[name]
-    if op.gradient is None or name in (*BY_ONE_OPERAND, *OTHER, "cast"):
+    if op.gradient is None or name in (*BY_ONE_OPERAND, *OTHER, "cast", "stop_gradient"):
         return False
     return not op.rule.result(*(F64,) * (op.arity or 2)).is_discrete
 

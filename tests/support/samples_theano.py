@@ -52,6 +52,7 @@ EXACT = [
     "xor",
     "invert",
     "identity",
+    "stop_gradient",
     "second",
     "switch",
     "clip",
