@@ -11,7 +11,7 @@ from ...dialect.kernel_ir.expressions import Apply, Cast, Const, Expr, Index, Re
 from ...dialect.kernel_ir.simplify_node import linear_index
 from ...dialect.types.tensor_types import I1, I64
 from ...lowering.analysis.accesses import stride as stride_along
-from ...lowering.analysis.lane_offsets import SQUARE_BYTES, Lanes, offsets, windows
+from ...lowering.analysis.lane_offsets import Lanes, is_square, offsets, windows
 from . import ir_builder as ll
 from .register_transpose import joined, turn
 
@@ -136,9 +136,12 @@ class VectorAccesses:
         if self.square is None or tensor in self.square.written:
             return None
         index, start, _, vectors = self.square
-        rows = SQUARE_BYTES // tensor.element.bytes
-        lanes = self.scope.lanes
-        if index.extent != rows or lanes % rows or stride_along(tensor, at, index) != 1:
+        rows, lanes = index.extent, self.scope.lanes
+        if (
+            not isinstance(rows, int)
+            or not is_square(rows, lanes, tensor.element.bytes)
+            or stride_along(tensor, at, index) != 1
+        ):
             return None
         now = self.addresses.address(index).number
         assert now is not None, "the index of an unrolled loop is a constant"

@@ -114,6 +114,13 @@ def windows(offsets: list[int]) -> list[int] | None:
     return starts if len(starts) <= VECTORS else None
 
 
+def is_square(rows: object, lanes: int, bytes: int) -> bool:
+    """Test whether elements of so many bytes are transposed in registers, from rows of 16 bytes or
+    of a whole vector.
+    """
+    return rows in (SQUARE_BYTES // bytes, lanes) and lanes % (SQUARE_BYTES // bytes) == 0
+
+
 def square_of(s: For) -> For | None:
     """The vector loop that is all of an unrolled one, with one vector and no branches, so that the
     first iteration may load for all.

@@ -58,6 +58,7 @@ MOST_ROWS_OF_GIVEN = 16
 # tuned by hand (Zen 4, Zen 5)
 TERMS_OF_SUMS = 16
 MIN_WEIGHTS = 1 << 10  # weights from which this pays; tuned by hand (Zen 4, Zen 5)
+WHOLE_LINE = 64  # bytes of a vector that is a line of the cache
 MOST_VECTORS = 8  # vectors of columns of a row, at most; tuned by hand (Zen 4, Zen 5)
 
 
@@ -256,11 +257,24 @@ class _ByBlocks(_InPlace):
     moved back.
     """
 
+    def side(self, terms: int) -> int:
+        """The terms of a square that is transposed in registers: rows that are a power of two of
+        bytes apart share a few lines of the cache, so a row is a line where vectors are.
+        """
+        read = only_read(self.c.a)
+        assert read is not None
+        lanes, bytes = self.sizes.lanes, read.tensor.element.bytes
+        sides = (lanes if lanes * self.element.bytes == WHOLE_LINE else 0, SQUARE // bytes)
+        fitting = [n for n in sides if n and lanes % n == 0 and n <= terms]
+        return fitting[0] if fitting else SQUARE // self.element.bytes
+
     def by_place(self, add: Store, at: dict[ex.Expr, ex.Expr]) -> Block:
-        (axis,), side = self.c.reduction_axes, SQUARE // self.element.bytes
+        (axis,) = self.c.reduction_axes
         terms = extent_of(axis)
         weight = super().weight
-        deep = max(1, processor().l1_bytes // 2 // (self.sizes.wide * SQUARE)) * side
+        side = self.side(terms)
+        row_bytes = self.sizes.wide * side * self.element.bytes
+        deep = max(1, processor().l1_bytes // 2 // row_bytes) * side
         block = ex.Tensor("block", (deep + side, self.sizes.wide), self.element, "stack")
         sizes = (("b", -(-terms // deep)), ("t", deep // side), ("u", side), ("k", deep))
         b, t, u, k = (ex.Index(name, size) for name, size in sizes)

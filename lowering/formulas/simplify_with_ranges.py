@@ -5,6 +5,7 @@ arith-int-range-narrowing).
     i32(rint(f32(x[n]) * 0.5))  =>  lrint(f32(x[n]) * 0.5)
     i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4
                                                            where both sums stay in i32
+    i32(sum[k](i64(x[k] * y[k])))  =>  sum[k](x[k] * y[k])
     x[min(max(i64(t[k, 0]), 0), 9)]  =>  x[i64(t[k, 0])]   in a nest, where t is a constant whose
                                                            first column is in [0, 9]
 
@@ -35,7 +36,7 @@ from ...dialect.kernel_ir.integer_interval import Interval
 from ...dialect.kernel_ir.loops import map_expressions
 from ...dialect.kernel_ir.simplify_node import fold_constants
 from ...dialect.kernel_ir.traverse import children, over, rebuild, rewrite, walk
-from ...dialect.types.tensor_types import F32, I32, I64
+from ...dialect.types.tensor_types import F32, I32, I64, ElementType
 from ..analysis.integer_ranges import intervals, range_of as range_of_array
 from ..passes import formula_pass
 from ..processor import processor
@@ -130,11 +131,19 @@ def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program
     return False
 
 
+def _in_word(type: ElementType) -> bool:
+    return type.is_integer and type.bits <= 32
+
+
 def _simplified(
     e: Expr, new: Expr, interval: Interval | None, range_of: Callable[[Expr], Interval | None]
 ) -> Expr:
     """A node over simplified operands, by the ranges of itself and of the operands that it had."""
     match new:
+        case Cast(Reduce("add", indices, Cast(x, type)), narrow) if (
+            type is I64 and _in_word(x.type) and _in_word(narrow)
+        ):  # sums are modulo powers of two
+            return cast(Reduce("add", indices, cast(x, I32)), narrow)
         case Cast(Cast(x, type), narrow) if (
             type is I64 and x.type is I32 and narrow.is_integer and narrow.bits <= 32
         ):

@@ -48,7 +48,7 @@ from ...dialect.kernel_ir.loops import (
 )
 from ...dialect.kernel_ir.traverse import substitute, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride
-from ..analysis.lane_offsets import SQUARE_BYTES, square_of
+from ..analysis.lane_offsets import is_square, square_of
 from ..passes import scheduled_kernel_pass
 from ..processor import processor
 from .nontemporal_stores import is_large
@@ -319,10 +319,8 @@ def _transposed(s: For, asked: set[Tensor]) -> Iterator[Prefetch]:
             or apart in (0, 1)
         ):
             continue
-        rows = SQUARE_BYTES // size
         if (
-            s.index.extent != rows
-            or lanes.width % rows
+            not is_square(s.index.extent, lanes.width, size)
             or stride(r.tensor, r.indices, s.index) != 1
         ):
             continue

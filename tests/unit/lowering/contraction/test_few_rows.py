@@ -4,6 +4,7 @@ terms.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -119,3 +120,33 @@ def test_given_weights(
     f = cvm.compile(program)
     assert ("taken few_rows" in " ".join(f.lower("strategies").split())) == (transposed or rows > 1)
     np.testing.assert_array_equal(f(x, w), cvm.compile(program, optimize=0)(x, w), strict=True)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("rows, columns, terms", [(1, 150, 43), (3, 37, 130), (1, 16, 12)])
+def test_bf16_weights_are_widened_as_they_are_transposed(
+    rows: int,
+    columns: int,
+    terms: int,
+    processor: str,
+    compile_for: Callable[..., None],
+) -> None:
+    bf16 = pytest.importorskip("ml_dtypes").bfloat16
+    compile_for(**PROCESSORS[processor])
+    random = np.random.default_rng(rows)
+    x = random.standard_normal((rows, terms)).astype(np.float32)
+    w = random.standard_normal((columns, terms)).astype(bf16)
+
+    f = cvm.compile(lambda x, w: x @ w.astype(np.float32).T)
+    wide = np.ascontiguousarray(w.astype(np.float32).T)
+    np.testing.assert_array_equal(f(x, w), cvm.compile(lambda x, w: x @ w)(x, wide), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+def test_transposed_weights_are_loaded_by_vectors(dtype: str, cpu: str) -> None:
+    element = np.dtype(dtype if dtype == "float32" else pytest.importorskip("ml_dtypes").bfloat16)
+    f = cvm.compile(lambda x, w: x @ w.astype(np.float32).T, cpu=cpu)
+    f.trace(np.zeros((1, 64), np.float32), np.zeros((32, 64), element))
+    loads = re.findall(r"= load (\S+),", f.lower("llvm"))
+    assert "i16" not in loads and loads.count("float") <= 1  # of x

@@ -93,3 +93,23 @@ def test_a_choice_decided_by_ranges_is_its_operand(scalar_op: str) -> None:
     x, y = np.arange(-4, 5, dtype=np.int32) * 1000003, np.arange(9, dtype=np.int32)
     wanted = cvm.compile(text, target="reference")(x, y)
     np.testing.assert_array_equal(cvm.compile(text)(x, y), wanted, strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
+@pytest.mark.parametrize("to", ["i1", "i4", "u4"])
+def test_a_sum_that_is_narrowed_is_of_words(dtype: str, to: str) -> None:
+    """Sums are modulo powers of two; NumPy adds in 64 bits."""
+    limits = np.iinfo(dtype)
+    random = np.random.default_rng(2)
+    x = random.integers(limits.min, limits.max, (5, 97), dtype, endpoint=True)
+    x[0], x[1] = limits.max, limits.min
+    f = cvm.compile(lambda x: x.sum(axis=1).astype(to))
+    np.testing.assert_array_equal(f(x), x.sum(axis=1).astype(to), strict=True)
+    g = cvm.compile(lambda x: (x * x).sum(axis=1, dtype=np.int64).astype(to))
+    np.testing.assert_array_equal(g(x), (x * x).sum(axis=1, dtype=np.int64).astype(to))
+
+
+def test_a_dot_product_of_bytes_has_sums_of_words() -> None:
+    f = cvm.compile(lambda a, b: np.einsum("ik,jk->ij", a.astype(np.int32), b.astype(np.int32)) * 2)
+    f.trace(np.zeros((3, 32), np.int8), np.zeros((5, 32), np.int8))
+    assert "i64" not in f.lower("loops")
