@@ -74,8 +74,15 @@ class FewRows:
     )  # constant weights: an axis for the columns, and one for each reduction axis
 
     @property
+    def batch(self) -> tuple[ex.Index, ...]:
+        """The outer loops of products that each have weights of their own."""
+        loops = self.nest.loops[:-1]
+        own = [i for i in loops if isinstance(i.extent, int) and depends(self.nest.b, {i})]
+        return tuple(own) if own == [*loops[: len(own)]] else ()
+
+    @property
     def rows(self) -> tuple[ex.Index, ...]:
-        return self.nest.loops[:-1]
+        return self.nest.loops[len(self.batch) : -1]
 
     @property
     def column(self) -> ex.Index:
@@ -166,7 +173,7 @@ def few_rows_cost(few: FewRows) -> float:
     """The estimated time, in vector products of 32-bit lanes."""
     size = few.size + (TERMS_OF_SUMS * extent_of(few.column) if few.in_place else 0)
     vectors = size / processor().lanes * few.nest.accumulator.element.bytes / 4
-    return prod(map(extent_of, few.rows)) * vectors * processor().fma_cycles
+    return prod(map(extent_of, (*few.batch, *few.rows))) * vectors * processor().fma_cycles
 
 
 def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
@@ -182,7 +189,7 @@ def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     )
     values = substitute(nest.a, at)
     epilogue = substitute_block(nest.epilogue, at)
-    loops = (*few.rows[len(together) :], few.column, row)
+    loops = (*few.batch, *few.rows[len(together) :], few.column, row)
     sums = replace(nest, loops=loops, a=nest.b, b=values, epilogue=epilogue)
     c = Contraction(**vars(sums), row=few.column, window=None, column=row)
     all_vectors = -(-extent_of(few.column) // lanes_of(c))

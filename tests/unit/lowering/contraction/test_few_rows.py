@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from legal_and_equal import legal
+from legal_and_equal import checked, legal
 
 import cvm
 
@@ -150,3 +150,28 @@ def test_transposed_weights_are_loaded_by_vectors(dtype: str, cpu: str) -> None:
     f.trace(np.zeros((1, 64), np.float32), np.zeros((32, 64), element))
     loads = re.findall(r"= load (\S+),", f.lower("llvm"))
     assert "i16" not in loads and loads.count("float") <= 1  # of x
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_batch_of_products_with_weights_of_their_own(
+    rows: int, transposed: bool, processor: str, compile_for: Callable[..., None]
+) -> None:
+    """As attention has them, of some heads for each group of keys."""
+    compile_for(**PROCESSORS[processor])
+    random = np.random.default_rng(rows)
+    x = random.standard_normal((2, 3, rows, 43)).astype(np.float32)
+    w = random.standard_normal((2, 3, 43, 150)).astype(np.float32)
+    given = np.ascontiguousarray(w.swapaxes(2, 3)) if transposed else w
+
+    def products(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return x @ (w.swapaxes(2, 3) if transposed else w)
+
+    f = cvm.compile(products)
+    found = f(x, given)
+    assert ("taken few_rows" in " ".join(f.lower("strategies").split())) == (transposed or rows > 1)
+    checked(f._latest().compile().plan.kernels)
+    one = cvm.compile(lambda x, w: x @ w)
+    for n in np.ndindex(2, 3):
+        np.testing.assert_array_equal(found[n], one(x[n], w[n]), strict=True)
