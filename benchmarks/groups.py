@@ -32,6 +32,7 @@ GROUPS = {
     "matmul": Group("Products of f32 matrices, and attention"),
     "whole_networks": Group("Networks of int8 values, batch 1, 224 x 224", threads=2),
     "float_networks": Group("Networks and convolutions of f32, batch 1", threads=2),
+    "language_model": Group("A step of one token of a decoder, f32, one thread", "µs"),
     "trees": Group("Ensembles of 100 decision trees, 20 features of f32", "µs"),
     "calls": Group("The cost of a call: a * b + c of three small arrays", "µs"),
     "compiling": Group("From a program to its first result", threads=2),

@@ -1,6 +1,6 @@
 """Generates text with the weights that train.py wrote.
 
-python examples/language_model/generate.py [--prompt "A loop"] [--characters 400] [--batch 1]
+python examples/language_model/generate.py [--prompt "A loop"] [--characters 220] [--batch 1]
 
 The cache is an argument of the compiled step that is donated: a step writes the keys and values of
 its token there, and copies nothing. The tokens are the same for any batch, number of threads and
@@ -56,7 +56,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weights", type=Path, default=Path("weights.npz"))
     parser.add_argument("--prompt", default="A compiled function ")
-    parser.add_argument("--characters", type=int, default=400)
+    parser.add_argument("--characters", type=int, default=220)
     parser.add_argument("--temperature", type=float, default=0.6)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--chunk", type=int)

@@ -50,8 +50,8 @@ def train(step, state, tokens, steps, batch, length, rate=0.002, report=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=96)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--weights", type=Path, default=Path("weights.npz"))
     options = parser.parse_args()
