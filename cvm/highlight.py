@@ -20,23 +20,18 @@ from pygments.token import (
     _TokenType,
 )
 
-from cvm.parser.recovery import scanner
+from cvm.parser.recovery import KIND_OF_TOKEN, scanner
 
-TYPES: dict[str, _TokenType] = {
-    "COMMENT": Comment.Single,
-    **dict.fromkeys(
-        ("FUNC", "GRAPH", "REWRITE", "MODULE", "RETURN", "CALL", "CONST", "INIT", "FILE", "DENSE"),
-        Keyword,
-    ),
-    **dict.fromkeys(("VALUE", "RESULT"), Name.Variable),
-    **dict.fromkeys(("OPERATOR", "INFIX"), Name.Builtin),
-    **dict.fromkeys(("TENSOR", "DECLARED", "ELEMENT", "MISTYPED", "ASCRIPTION"), Keyword.Type),
-    **dict.fromkeys(("INTEGER", "BITS"), Number.Integer),
-    "FLOAT": Number.Float,
-    "STRING": String,
-    "SYMBOL": Name.Function,
-    "NAME": Name.Attribute,
-    "UNKNOWN": Error,
+COLORS: dict[str, _TokenType] = {
+    "comment": Comment.Single,
+    "keyword": Keyword,
+    "variable": Name.Variable,
+    "method": Name.Builtin,
+    "type": Keyword.Type,
+    "number": Number,
+    "string": String,
+    "function": Name.Function,
+    "property": Name.Attribute,
 }
 
 
@@ -50,7 +45,10 @@ class CvmLexer(Lexer):
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
         for token in scanner().tokens(text, keep=True):
-            if (kind := TYPES.get(token.type)) is None:
+            kind = COLORS.get(KIND_OF_TOKEN.get(token.type, ""))
+            if token.type == "UNKNOWN":
+                kind = Error
+            elif kind is None:
                 sign = Operator if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text) else Punctuation
                 kind = Text if token.text.isspace() else sign
             yield token.start, kind, token.text

@@ -19,6 +19,20 @@ from .resynchronize import HEADS, SKIPS, STARTS, Ahead, first_offset
 from .syntax_errors import explain, open_bracket, shown
 from .syntax_tree import ProgramNode, Token
 
+# the colors of tokens, by the names that the language server protocol has for them
+KIND_OF_TOKEN = {
+    "COMMENT": "comment",
+    **dict.fromkeys(("FUNC", "GRAPH", "REWRITE", "MODULE", "RETURN", "CALL"), "keyword"),
+    **dict.fromkeys(("CONST", "INIT", "FILE", "DENSE"), "keyword"),
+    **dict.fromkeys(("VALUE", "RESULT"), "variable"),
+    **dict.fromkeys(("OPERATOR", "INFIX"), "method"),
+    **dict.fromkeys(("TENSOR", "DECLARED", "ELEMENT", "MISTYPED", "ASCRIPTION"), "type"),
+    **dict.fromkeys(("INTEGER", "BITS", "FLOAT"), "number"),
+    "STRING": "string",
+    "SYMBOL": "function",
+    "NAME": "property",
+}
+
 
 def scanner() -> Scanner:
     """The lexer of programs; made once, when the first one is read."""

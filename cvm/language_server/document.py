@@ -8,8 +8,10 @@ module as far as that is right, for types and ranges. Offsets count characters o
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.function import Function, Graph, Value
@@ -17,19 +19,30 @@ from cvm.dialect.ir.module import Module
 from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.kernel_ir.formulas import Formulas
 from cvm.dialect.kernel_ir.scalar_functions import SCALARS
-from cvm.dialect.spec.operator import OPERATORS
+from cvm.dialect.spec.operator import OPERATORS, Operator
 from cvm.dialect.support.diagnostics import Diagnostic, Error, Source
 from cvm.dialect.types.attributes import attribute_text, describe
-from cvm.dialect.types.tensor_types import ELEMENT_TYPES
+from cvm.dialect.types.tensor_types import ELEMENT_TYPES, ElementType
 from cvm.lowering.formulas.overflow_warnings import Analysis
 from cvm.parser import check
-from cvm.parser.recovery import scanner
+from cvm.parser.recovery import KIND_OF_TOKEN, scanner
 from cvm.parser.syntax_tree import Token
-from cvm.terminal.operator_pages import page, summary
+from cvm.terminal.operator_pages import page, summary, tables
 from cvm.terminal.read_program import read_kernels, reader_of, warnings_of
 
 HEADS = ("FUNC", "GRAPH", "REWRITE")  # tokens that begin a scope of values
 WORD = re.compile(r"[%@A-Za-z0-9_.$]*\Z")  # that is being written at the end of a text
+WORDS = re.compile(r"[%@!]?[A-Za-z_$][\w.$]*")
+SUGGESTED = re.compile(r"did you mean ([%@!]?[\w.$]+)")
+ENDS_OF_STATEMENTS = ("RESULT", "RETURN", *HEADS)
+KINDS_OF_ELEMENTS = {
+    "bool": "a boolean",
+    "int": "a signed integer",
+    "uint": "an unsigned integer",
+    "float": "a float",
+    "complex": "a complex number",
+    "declared": "an element of a package's type",
+}
 NAMED = ("VALUE", "RESULT", "SYMBOL")
 
 
@@ -49,6 +62,7 @@ class Document:
             self.mistakes = [*e.diagnostics]
         self.tokens = [t for t in scanner().tokens(text) if t.start < t.end]
         self.is_kernels = reader_of(text) is read_kernels
+        self._arguments: dict[int, frozenset[str]] = {}  # by the first token of a function
         heads = ["kernel"] if self.is_kernels else []
         self.heads = [i for i, t in enumerate(self.tokens) if t.type in HEADS or t.text in heads]
 
@@ -155,6 +169,11 @@ class Document:
         if (token := self.tokens[index]).type in ("OPERATOR", "INFIX", "STRING"):
             name = token.text.strip('"(')
             return f"```text\n{page(OPERATORS[name])}\n```" if name in OPERATORS else ""
+        if token.type == "NAME" and (op := self.operator(index)) is not None:
+            rows = [r for r in tables(op)["attributes"] if r[0] == token.text]
+            return "".join(f"`{r[0]}`: {', '.join(filter(None, r[1:]))}" for r in rows)
+        if element := ELEMENT_TYPES.get(token.text.rstrip(">").split("x")[-1].split("<")[-1]):
+            return described_element(element)
         if token.type == "SYMBOL" and token.name in self.module.functions:
             return f"```cvm\n{head(self.module.functions[token.name])}\n```"
         value = self.value(index) if token.type in NAMED and token.type != "SYMBOL" else None
@@ -187,6 +206,61 @@ class Document:
         )
         type = typed[1] if typed else "i64, the index of a loop"
         return f"```loops\n{token.text}: {type}\n```"
+
+    def operator(self, index: int) -> type[Operator[Any]] | None:
+        """The operator of the operation that a token stands in."""
+        for token in reversed(self.tokens[self.scope(index)[0] : index + 1]):
+            if token.type == "OPERATOR":
+                return OPERATORS.get(token.text)
+            if token.type in ENDS_OF_STATEMENTS:
+                return None
+        return None
+
+    def operand(self, offset: int) -> tuple[type[Operator[Any]], str] | None:
+        """The operator around an offset, and the operand or attribute that is written there."""
+        end = bisect_right(self.tokens, offset, key=lambda t: t.start)
+        if not end or (op := self.operator(end - 1)) is None:
+            return None
+        kinds = [t.type for t in self.tokens[:end]]
+        first = len(kinds) - kinds[::-1].index("OPERATOR")
+        if "LBRACE" in kinds[first:]:
+            named = [t.text for t in self.tokens[first:end] if t.type == "NAME"]
+            return None if "RBRACE" in kinds[first:] else (op, named[-1] if named else "")
+        operands = [f.name for f in op.fields if f.is_operand]
+        place = min(kinds[first:].count("COMMA"), len(operands) - 1)
+        return op, operands[place] if operands else ""
+
+    def fix(self, diagnostic: Diagnostic) -> tuple[int, int, str] | None:
+        """The replacement that a mistake suggests: its first and last offset and the word."""
+        suggested = SUGGESTED.search(diagnostic.message)
+        if suggested is None or diagnostic.span is None:
+            return None
+        start, word = diagnostic.span.start, suggested[1].rstrip(".")
+        words = [*WORDS.finditer(self.source.text[start : diagnostic.span.end])]
+        quoted = [w for w in words if re.search(rf"(?<!\w){re.escape(w[0])}\b", diagnostic.message)]
+        close = get_close_matches(word, [w[0] for w in quoted or words if w[0] != word], 1, 0)
+        found = next((w for w in words if close and w[0] == close[0]), None)
+        return None if found is None else (start + found.start(), start + found.end(), word)
+
+    def colors(self) -> Iterator[tuple[Token, str]]:
+        """The tokens with their kinds."""
+        for index, token in enumerate(self.tokens):
+            kind = KIND_OF_TOKEN.get(token.type, "")
+            if self.is_kernels and token.text.isidentifier():
+                kind = "method" if token.text in SCALARS else "keyword"
+            if kind == "variable" and token.text in self.arguments(index):
+                kind = "parameter"
+            if kind and "\n" not in token.text:
+                yield token, kind
+
+    def arguments(self, index: int) -> frozenset[str]:
+        """The names of the arguments of the function around a token."""
+        first, last = self.scope(index)
+        if first not in self._arguments:
+            texts = [t.text for t in self.tokens[first:last]]
+            head = texts[: texts.index("->") if "->" in texts else 0]
+            self._arguments[first] = frozenset(n for n in head if n.startswith("%"))
+        return self._arguments[first]
 
     def hints(self) -> Iterator[tuple[int, str]]:
         """The inferred type of each result, and the offset after which it stands."""
@@ -224,16 +298,20 @@ class Document:
         if self.is_kernels:
             return [(n, "operator", row.doc) for n, row in sorted(SCALARS.items())]
         if line.rfind("{") > line.rfind("}"):
+            op = self.operator(before) if self.tokens else None
             line = self.source.line(self.source.place(offset)[0])
-            operators = [
-                t.text
-                for t in scanner().tokens(line)
-                if t.type == "OPERATOR" and t.text in OPERATORS
-            ]
-            fields = OPERATORS[operators[-1]].fields if operators else ()
+            fields = op.fields if op else ()
             missing = [f for f in fields if not f.is_operand and f"{f.name} =" not in line]
             return [(f.name, "attribute", describe(f.annotation)) for f in missing]
         return [(name, "operator", summary(op)) for name, op in sorted(OPERATORS.items())]
+
+
+def described_element(element: ElementType) -> str:
+    """Describe an element type: its kind, width, limits and NumPy's name."""
+    low, high = element.limits if element.is_integer else ("", "")
+    between = f" from {low} to {high}" if element.is_integer else ""
+    about = f"{KINDS_OF_ELEMENTS[element.kind]} of {element.bits} bits{between}"
+    return f"`{element.name}`: {about}, NumPy's {element.dtype.name}"
 
 
 def head(function: Function) -> str:

@@ -4,22 +4,31 @@ stands there.
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 import lsprotocol.types as lsp  # pyright: ignore[reportMissingImports]
+from pygls.exceptions import JsonRpcInvalidParams  # pyright: ignore[reportMissingImports]
 from pygls.lsp.server import LanguageServer  # pyright: ignore[reportMissingImports]
 
 import cvm
 from cvm.dialect.support.diagnostics import Diagnostic
 from cvm.language_server.document import Document
 from cvm.parser.format import format_text
+from cvm.parser.recovery import KIND_OF_TOKEN
 from cvm.parser.syntax_tree import Token
+from cvm.terminal.operator_pages import summary, usage
 
 SHOWN = ("formulas", "loops", "schedule", "llvm")  # stages that a function's code lens shows
+COLORS = list(dict.fromkeys(("parameter", *KIND_OF_TOKEN.values())))
+MOST_FILES = 2000  # that a search for symbols reads
+DECLARED = re.compile(r"\s*(?:func|graph|rewrite|kernel)\s+(@[\w.$]+)")
+TESTED = re.compile(r"^\s*// (?:test|RUN)\b.*", re.MULTILINE)
 KINDS = {
     "value": lsp.CompletionItemKind.Variable,
     "function": lsp.CompletionItemKind.Function,
@@ -160,9 +169,10 @@ def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
     sigil = tokens[0].text[0]
     first, last = document.scope(index or 0) if sigil == "%" else (0, len(document.tokens))
     if not re.fullmatch(r"[A-Za-z0-9_.$]+", name):
-        raise ValueError(f"a name has letters, digits, _, . and $, not {params.new_name!r}")
+        message = f"a name has letters, digits, _, . and $, not {params.new_name!r}"
+        raise JsonRpcInvalidParams(message)
     if any(t.text == sigil + name for t in document.tokens[first:last]):
-        raise ValueError(f"{sigil}{name} is there already")
+        raise JsonRpcInvalidParams(f"{sigil}{name} is there already")
     edits = [lsp.TextEdit(stretch(document, t.start + 1, t.end), name) for t in tokens]
     return lsp.WorkspaceEdit({params.text_document.uri: edits})
 
@@ -179,6 +189,90 @@ def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
         lsp.CompletionItem(n, kind=KINDS[k], detail=d, text_edit=lsp.TextEdit(word, n))
         for n, k, d in words
     ]
+
+
+@server.feature(
+    lsp.TEXT_DOCUMENT_CODE_ACTION,
+    lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix]),
+)
+def quick_fixes(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    """The replacements that mistakes within a range suggest."""
+    uri = params.text_document.uri
+    document, actions = of(uri), list[lsp.CodeAction]()
+    for d in (*document.mistakes, *document.warnings):
+        shown = _diagnostic(document, uri, d)
+        apart = shown.range.end < params.range.start or params.range.end < shown.range.start
+        if apart or (fix := document.fix(d)) is None:
+            continue
+        start, end, word = fix
+        edit = lsp.TextEdit(stretch(document, start, end), word)
+        actions.append(
+            lsp.CodeAction(
+                f"Change to {word}",
+                lsp.CodeActionKind.QuickFix,
+                [shown],
+                is_preferred=True,
+                edit=lsp.WorkspaceEdit({uri: [edit]}),
+            )
+        )
+    return actions
+
+
+@server.feature(
+    lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(trigger_characters=[" ", ",", "{"])
+)
+def signature(params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
+    """The operands and attributes of the operator at the cursor."""
+    document = of(params.text_document.uri)
+    if (found := document.operand(offset(document, params.position))) is None:
+        return None
+    op, written = found
+    label = usage(op)
+    names = {f.name: f"%{f.name}" if f.is_operand else f"{f.name} = ..." for f in op.fields}
+    shown = {name: text for name, text in names.items() if text in label}
+    parts = [lsp.ParameterInformation(text) for text in shown.values()]
+    place = [*shown].index(written) if written in shown else None
+    return lsp.SignatureHelp([lsp.SignatureInformation(label, summary(op), parts, place)], 0, place)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lsp.SemanticTokensLegend(COLORS, []))
+def colors(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
+    """The kind of each token, from its place in the program."""
+    document = of(params.text_document.uri)
+    data, before = list[int](), lsp.Position(0, 0)
+    for token, kind in document.colors():
+        at = place(document, token.start)
+        lines = at.line - before.line
+        columns = at.character - (0 if lines else before.character)
+        length = len(token.text.encode("utf-16-le")) // 2
+        data += [lines, columns, length, COLORS.index(kind), 0]
+        before = at
+    return lsp.SemanticTokens(data)
+
+
+@server.feature(lsp.WORKSPACE_SYMBOL)
+def find_symbols(params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
+    """The functions and kernels of the folders' files whose names contain the query."""
+    folders = [Path(unquote(urlparse(uri).path)) for uri in server.workspace.folders]
+    found: list[lsp.WorkspaceSymbol] = []
+    for path in islice((p for f in folders for p in _programs(f)), MOST_FILES):
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeError):
+            continue
+        for n, line in enumerate(text.splitlines()):
+            head = DECLARED.match(line)
+            if head and params.query.casefold() in head[1].casefold():
+                where = lsp.Range(lsp.Position(n, head.start(1)), lsp.Position(n, head.end(1)))
+                location = lsp.Location(path.as_uri(), where)
+                found.append(lsp.WorkspaceSymbol(location, head[1], lsp.SymbolKind.Function))
+    return found
+
+
+def _programs(folder: Path) -> Iterable[Path]:
+    for path in folder.rglob("*"):
+        if path.suffix in (".cvm", ".loops") and path.is_file():
+            yield path
 
 
 @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
@@ -230,9 +324,17 @@ def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
 
 @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)
 def lenses(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-    """Above each function without mistakes: its stages of compilation."""
+    """Above each function without mistakes its stages of compilation; above the first test line,
+    to run the file's tests or accept their output.
+    """
     document = of(params.text_document.uri)
     items, uri = [], params.text_document.uri
+    for line in TESTED.finditer(document.source.text):
+        where = stretch(document, line.start(), line.end())
+        for title, bless in (("Run tests", False), ("Accept output", True)):
+            command = lsp.Command(title, "cvm.test", arguments=[uri, bless])
+            items.append(lsp.CodeLens(where, command))
+        break
     for head, name, _ in () if document.mistakes else _heads(document):
         if name.name in document.module.functions:
             where = stretch(document, head.start, name.end)
@@ -251,3 +353,13 @@ def lower(uri: str, entry: str, stage: str) -> str:
         return cvm.compile(document.module, entry=entry, target="cpu").lower(stage)
     except cvm.Error as e:
         return str(e)
+
+
+@server.command("cvm.test")
+@server.thread()
+def test(uri: str, bless: bool) -> str:
+    """Run `cvm test` on the file as saved, and return its output."""
+    path = unquote(urlparse(uri).path)
+    command = [sys.executable, "-m", "cvm", "test", *(["--bless"] if bless else []), path]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return done.stdout + done.stderr

@@ -1,8 +1,8 @@
-// Starts `cvm lsp`, and shows a stage of compilation beside the program when a code lens is clicked.
+// Starts `cvm lsp`, and shows what code lenses ask for: a stage of compilation beside the program, or the result of its tests.
 const vscode = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
 
-let client;
+let client, results;
 
 async function activate(context) {
   const [command, ...args] = vscode.workspace.getConfiguration("cvm").get("command");
@@ -19,6 +19,12 @@ async function show(command, args, next) {
   if (command === "cvm.lower" && content) {
     const document = await vscode.workspace.openTextDocument({ content, language: args[2] === "llvm" ? "llvm" : "cvm" });
     await vscode.window.showTextDocument(document, vscode.ViewColumn.Beside, true);
+  }
+  if (command === "cvm.test" && content) {
+    results = results || vscode.window.createOutputChannel("cvm test");
+    results.clear();
+    results.append(content);
+    results.show(true);
   }
   return content;
 }

@@ -35,7 +35,9 @@ func @half(%a: tensor<?N x 3xi32>) -> tensor<?N x 3xi32> {
 URI = "file:///tmp/layer.cvm"
 
 
-def drive(text: str, ask: Callable[[Any, list[Any]], Awaitable[None]]) -> None:
+def drive(
+    text: str, ask: Callable[[Any, list[Any]], Awaitable[None]], folder: Path = Path("/tmp/none")
+) -> None:
     """Opens a text in a new server and asks it."""
 
     async def session() -> None:
@@ -50,9 +52,13 @@ def drive(text: str, ask: Callable[[Any, list[Any]], Awaitable[None]]) -> None:
 
         client.arrived = arrived
         await client.start_io(sys.executable, "-m", "cvm", "lsp")
-        await client.initialize_async(
-            lsp.InitializeParams(capabilities=lsp.ClientCapabilities(), root_uri="file:///tmp")
+        began = await client.initialize_async(
+            lsp.InitializeParams(
+                capabilities=lsp.ClientCapabilities(),
+                workspace_folders=[lsp.WorkspaceFolder(folder.as_uri(), "")],
+            )
         )
+        client.colors = began.capabilities.semantic_tokens_provider.legend.token_types
         client.initialized(lsp.InitializedParams())
         client.text_document_did_open(
             lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(URI, "cvm", 1, text))
@@ -250,6 +256,11 @@ def test_the_grammar_of_editors_knows_the_words() -> None:
     assert {word: scope(f"{word} ", word) for word in keywords if word != "dense"} == {
         k: "keyword" for k in keywords if k != "dense"
     }
+    vim = (ROOT / "editors/vim/syntax/cvm.vim").read_text("utf-8")
+    rows = dict(re.findall(r"^syntax keyword (\w+) (.*)$", vim, re.MULTILINE))
+    assert {*keywords} - {"dense"} == {*rows["cvmKeyword"].split()}
+    groups = {*re.findall(r"^syntax \w+ (\w+)", vim, re.MULTILINE)}
+    assert groups == {*re.findall(r"^highlight default link (\w+)", vim, re.MULTILINE)}
 
 
 def test_pygments_gives_the_text_back() -> None:
@@ -316,3 +327,100 @@ def test_what_stands_in_a_text_of_kernels() -> None:
     assert ("@half", "function", "a kernel") in document.completions(text.index("@half(%x) ->") + 1)
     mistaken = Document(text.replace("sqrt", "squirt"), "k.loops").mistakes
     assert "there is no function squirt" in mistaken[0].message
+
+
+WRONG = """func @main(%first: tensor<2x2xi32>) -> tensor<2x2xi23> {
+  %s = cvm.elemwise_ad %first, %first
+  %t = cvm.clip %frist {a_mni = -3, a_max = 5}
+  %r = call @mian(%t)
+  return %r
+}
+"""
+
+
+def test_quick_fixes() -> None:
+    async def ask(client: Any, told: list[Any]) -> None:
+        whole = lsp.Range(lsp.Position(0, 0), lsp.Position(9, 0))
+        found = await client.text_document_code_action_async(
+            lsp.CodeActionParams(
+                lsp.TextDocumentIdentifier(URI), whole, lsp.CodeActionContext(told)
+            )
+        )
+        edits = {a.title: a.edit.changes[URI][0] for a in found}
+        lines = WRONG.splitlines()
+        replaced = {
+            title: lines[e.range.start.line][e.range.start.character : e.range.end.character]
+            for title, e in edits.items()
+        }
+        assert replaced["Change to cvm.elemwise_add"] == "cvm.elemwise_ad"
+        assert replaced["Change to %first"] == "%frist"
+        for title, written in replaced.items():
+            assert title.removeprefix("Change to ") != written
+        first = lsp.Range(lsp.Position(1, 0), lsp.Position(1, 4))
+        assert not await client.text_document_code_action_async(
+            lsp.CodeActionParams(
+                lsp.TextDocumentIdentifier(URI), first, lsp.CodeActionContext(told)
+            )
+        )
+
+    drive(WRONG, ask)
+
+
+def test_signatures_attributes_types_and_colors() -> None:
+    text = TEXT.replace("%t = dali.expr(%s + 1)", "%t = cvm.clip %s {a_min = 0, a_max = 9}")
+
+    async def ask(client: Any, told: list[Any]) -> None:
+        for part, within, written in (
+            ("cvm.dense %x, %w", 11, "%x"),
+            ("cvm.dense %x, %w", 15, "%w"),
+            ("{a_min = 0, a", 13, "a_max = ..."),
+        ):
+            help = await client.text_document_signature_help_async(
+                lsp.SignatureHelpParams(**at(text, part, within))
+            )
+            (signature,) = help.signatures
+            assert signature.parameters[help.active_parameter].label == written
+        assert not await client.text_document_signature_help_async(
+            lsp.SignatureHelpParams(**at(text, "return %r", 8))
+        )
+        hover = await client.text_document_hover_async(lsp.HoverParams(**at(text, "a_min", 2)))
+        assert hover.contents.value.startswith("`a_min`: an integer")
+        hover = await client.text_document_hover_async(lsp.HoverParams(**at(text, "3x4xi32", 2)))
+        assert "a signed integer of 32 bits from -2147483648 to 2147483647" in hover.contents.value
+        found = await client.text_document_semantic_tokens_full_async(
+            lsp.SemanticTokensParams(lsp.TextDocumentIdentifier(URI))
+        )
+        kinds = client.colors
+        lines, line, column, colored = text.splitlines(), 0, 0, dict[str, set[str]]()
+        for n in range(0, len(found.data), 5):
+            down, right, length, kind, _ = found.data[n : n + 5]
+            line, column = line + down, right if down else column + right
+            units = lines[line].encode("utf-16-le")[2 * column : 2 * (column + length)]
+            colored.setdefault(kinds[kind], set()).add(units.decode("utf-16-le"))
+        assert {"%x", "%w", "%a"} <= colored["parameter"] and "%s" in colored["variable"]
+        assert {"cvm.dense", "cvm.clip"} <= colored["method"] and "@half" in colored["function"]
+        assert {"func", "return", "call"} <= colored["keyword"] and "a_max" in colored["property"]
+
+    drive(text, ask)
+
+
+def test_symbols_of_a_folder_and_tests(tmp_path: Path) -> None:
+    path = tmp_path / "tested.cvm"
+    path.write_text(f"// test run\n{TEXT}")
+    (tmp_path / "broken.cvm").write_bytes(b"func @\xff")
+    (tmp_path / "k.loops").write_text("kernel @halves() {\n}\n")
+
+    async def ask(client: Any, told: list[Any]) -> None:
+        found = await client.workspace_symbol_async(lsp.WorkspaceSymbolParams("HAL"))
+        assert sorted(s.name for s in found) == ["@half", "@halves"]
+        lenses = await client.text_document_code_lens_async(
+            lsp.CodeLensParams(lsp.TextDocumentIdentifier(URI))
+        )
+        commands = [x.command for x in lenses if x.command.command == "cvm.test"]
+        assert [c.title for c in commands] == ["Run tests", "Accept output"]
+        said = await client.workspace_execute_command_async(
+            lsp.ExecuteCommandParams("cvm.test", [path.as_uri(), False])
+        )
+        assert "tested.cvm" in said
+
+    drive(path.read_text(), ask, tmp_path)

@@ -11,7 +11,7 @@ TARGETS = pytest.mark.parametrize("target", ["cpu", "reference", "cuda-sim"])
 
 
 def appended(caches, x, position):
-    """Two caches with rows stored at a position, and what is computed of the first one."""
+    """Two caches with rows stored at a position, and a result computed from the first one."""
     places = position + np.arange(x.shape[0])
     keys, values = (caches[n].at[places].set(x * (n + 1)) for n in range(2))
     return keys.sum(axis=0), [keys, values]

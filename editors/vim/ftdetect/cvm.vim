@@ -1,0 +1,1 @@
+autocmd BufNewFile,BufRead *.cvm,*.loops setfiletype cvm
