@@ -86,6 +86,7 @@ from cvm.lowering.graph.rewrite import Builder
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import REGISTERED, Level, Pass, declare
 from cvm.lowering.pipeline import PASSES, lower, unscheduled
+from cvm.lowering.processor import lowered_target
 from cvm.lowering.verify_passes import illegal, less_certain, verified
 from cvm.parser import read
 
@@ -301,8 +302,10 @@ def register_strategy(
     match: Callable[[Kernel], str],
     cost: Callable[[Kernel], float],
     build: Callable[[Kernel], Kernel | None],
+    target: str = "",
 ) -> None:
-    """Add a way to compute reductions on a CPU, such as products of matrices, by a kernel's nest.
+    """Add a way to compute reductions, such as products of matrices, by a kernel's nest: on the
+    target of this name, or on every one whose functions are lowered as for a CPU.
 
     `match` gives the reason why it does not apply to a kernel, or "". The strategy of least `cost`,
     in vector instructions, is taken of those that apply; `build` gives its kernel, of the same
@@ -341,9 +344,12 @@ def register_strategy(
             raise Error([attributed(d, owner.name, place) for d in found])
         return LoweredContraction((made,))
 
-    STRATEGIES.append(
-        Strategy(name, lambda p: applies(p.kernel), lambda p: float(costs(p.kernel)), lowered)
-    )
+    def why_not(problem: Problem) -> str:
+        if target and lowered_target() != target:
+            return f"it is for the target {target}"
+        return applies(problem.kernel)
+
+    STRATEGIES.append(Strategy(name, why_not, lambda p: float(costs(p.kernel)), lowered))
     PLACED.append(name)
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..dialect.support.diagnostics import TargetError
+from ..lowering.processor import lowering_for
 
 if TYPE_CHECKING:
     from ..dialect.ir.function import Function
@@ -68,6 +69,11 @@ class Target:
     compile_text: Callable[..., Any] | None = None  # recalls functions by the text of their program
     is_direct: bool = False  # calls can be made without Python
     unchecked: str = "sanitize is for the target cpu"  # empty where kernels can check themselves
+
+    def plan(self, module: Module, function: Function, options: CompileOptions) -> Plan:
+        """Lower a function, with strategies for any target and for this one."""
+        with lowering_for(self.name):
+            return self.lower(module, function, options)
 
     def compile(
         self, module: Module, function: Function, options: CompileOptions, acts: bool = False

@@ -282,6 +282,24 @@ def compiling_for(described: Processor | None) -> Iterator[None]:
         _current.set(outer)
 
 
+_target = ContextVar("target", default="cpu")
+
+
+def lowered_target() -> str:
+    """The name of the target for which functions are lowered."""
+    return _target.get()
+
+
+@contextmanager
+def lowering_for(target: str) -> Iterator[None]:
+    """Lowers for the target of this name meanwhile, with its strategies."""
+    token = _target.set(target)
+    try:
+        yield
+    finally:
+        _target.reset(token)
+
+
 # processors by name: those of the x86-64 psABI, and others as one of these with more features
 
 _V1 = ("cmov", "cx8", "fxsr", "mmx", "sse", "sse2")

@@ -341,7 +341,7 @@ class CompiledFunction:
             target = target_of_stage(stage)
             if target.name == self.target:
                 return target.stages[stage](self.source, self.options)
-            plan = target.lower(self.module, self.computed, self.options)
+            plan = target.plan(self.module, self.computed, self.options)
             return target.stages[stage](target.emit(plan, self.options), self.options)
 
     def cost(self, by: str = "kernel", **sizes: int) -> "Cost":
@@ -385,7 +385,7 @@ class CompiledFunction:
     def plan(self) -> "Plan":
         """The kernels, and where their arrays are."""
         with compiling_for(self.compiled_for):
-            return find_target(self.target).lower(self.module, self.computed, self.options)
+            return find_target(self.target).plan(self.module, self.computed, self.options)
 
     @cached_property
     def source(self) -> Any:

@@ -4,8 +4,6 @@ mma, and a model of the machine, which runs the text.
 
 from __future__ import annotations
 
-from contextvars import ContextVar, copy_context
-
 import numpy as np
 from cvm.extending import I32, I64, Alloc, Apply, CompiledFunction, Const, Diagnostic, For, Index
 from cvm.extending import (
@@ -18,12 +16,10 @@ from cvm.extending import (
     Tensor,
     Var,
     constant,
-    lower,
 )
 from cvm.extending import map_expressions, register_strategy, register_target, rewrite, walk
 
 TILE = 16  # rows, columns and terms of mma
-LOWERING = ContextVar("LOWERING", default=False)  # for the npu: CPUs have the same strategies
 COMMON = {"add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "neg": "(-{})"}
 COMMON |= {"max": "max({}, {})", "min": "min({}, {})"}
 FUNCTIONS = {I32: COMMON, I64: COMMON | {"floordiv": "({} // {})", "floormod": "({} % {})"}}
@@ -64,8 +60,6 @@ def product_of(kernel):
 
 def match(kernel: Kernel) -> str:
     """The reason why mma cannot compute a kernel, or nothing."""
-    if not LOWERING.get():
-        return "it is for the target npu"
     if (product := product_of(kernel)) is None:
         return "it is no product of two matrices"
     axes, acc, _, factors, _ = product
@@ -192,18 +186,11 @@ class NpuFunction(CompiledFunction):
             self.machine(*arrays, *outputs, *self.plan.constants.values())
 
 
-def lower_for_npu(module, function, options):
-    context = copy_context()
-    context.run(LOWERING.set, True)
-    return context.run(lower, module, function, optimize=options.optimize)
-
-
-register_strategy("npu_mma", match, cost, build)
+register_strategy("npu_mma", match, cost, build, target="npu")
 register_target(
     Target(
         "npu",
         load=NpuFunction,
-        lower=lower_for_npu,
         emit=lambda plan, options: Source(plan),
         stages={"npu": lambda source, options: source.text},
     )
