@@ -52,11 +52,13 @@ def _tflite_double(x: Expr, multiplier: Expr, shift: Expr, positive: bool = Fals
     """The rounded number, or where this is `positive` any number up to 0 for those below."""
     s = cast(shift, I64) & 63
     shifted = cast(x, I32) << cast(maximum(31 - s, 0), I32)
-    high = minimum((cast(shifted, I64) * cast(multiplier, I64) + (1 << 30)) >> 31, HIGH)
+    product = cast(shifted, I64) * cast(multiplier, I64)
     right = maximum(s - 31, 0)
-    return (
-        high + half(right) + (constant(0, I64) if positive else select(right > 0, high >> 63, 0))
-    ) >> right
+    if positive:  # one shift: ((a >> 31) + b) >> r = (a + (b << 31)) >> (31 + r)
+        scaled = minimum(product, (1 << 62) - (1 << 31)) + ((1 << 30) + (half(right) << 31))
+        return select(right > 0, (scaled >> 32) >> maximum(right - 1, 0), scaled >> 31)
+    high = minimum((product + (1 << 30)) >> 31, HIGH)
+    return (high + half(right) + select(right > 0, high >> 63, 0)) >> right
 
 
 def _half_up(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
