@@ -242,6 +242,25 @@ def test_weights_that_are_fake_quantized_stay_as_they_are(scheme: Any) -> None:
     assert np.array_equal(names["y.weight"].data.array, q)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("low", [-128, -5])
+def test_the_rounding_of_litert_at_the_ends_of_i32(low: int) -> None:
+    """Every shift, with and without a minimum that is the zero point."""
+    ends, random = np.iinfo(np.int32), np.random.default_rng(0)
+    x = random.integers(ends.min, ends.max + 1, (1, 64, 50)).astype(np.int32)
+    x[..., :6] = ends.min, ends.min + 1, ends.max, 0, -1, 1
+    m = random.integers(0, ends.max, 64)
+    m[::8] = ends.min
+    text = (
+        "func @main(%x: tensor<1x64x50xi32>) -> tensor<1x64x50xi8> {"
+        f" %m = const dense<{m.tolist()}> : tensor<64xi32>"
+        f" %s = const dense<{[*range(64)]}> : tensor<64xi32>"
+        f' %y = quant.requantize %x, %m, %s {{rounding = "tflite_double", zero_point = -5,'
+        f" min = {low}, axis = 1}} return %y }}"
+    )
+    found, wanted = (cvm.compile(cvm.parse(text), target=t)(x) for t in ("cpu", "reference"))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_float_io(network: Path) -> None:
     made = cvm.quantize(network, images(), float_io=True)
     exact, near = cvm.compile(network)(images(8)), cvm.compile(made)(images(8))
