@@ -14,7 +14,7 @@ CPython's vectorcall protocol, without tuples or dictionaries of arguments.
 
 import ctypes
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -94,7 +94,7 @@ def addresses() -> dict[str, int]:
     return {name: at for name, at in found.items() if at}
 
 
-@lru_cache(maxsize=2)
+@cache  # an entry that is in use stays loaded
 def code(entry: str = "call") -> "tuple[Library, int]":
     """The code that serves all programs, or all kernels of Python functions, and where it is."""
     from ..llvm.native_code import Library  # and with it LLVM, which other targets do without

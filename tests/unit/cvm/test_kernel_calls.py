@@ -214,3 +214,20 @@ def test_a_program_of_many_calls_is_refused(tmp_path: Any) -> None:
     spec.loader.exec_module(module)
     with pytest.raises(cvm.TraceError, match="at most 500 calls"):
         module.f10(1)
+
+
+def test_direct_calls_survive_those_of_other_functions() -> None:
+    from cvm.jit.calls import fastcall
+
+    f, x = cvm.kernel(_first), np.arange(3.0)
+    assert f(x) == f(x) == 0
+    if fastcall.usable():
+        first = fastcall.code("call_kernel")
+        fastcall.code()
+        fastcall.code("call")
+        assert fastcall.code("call_kernel") is first
+    assert f(x) == 0  # machine code, which must still be loaded
+
+
+def _first(x: Any) -> Any:
+    return x[0]
