@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.builtin import Calling, Const, Data
+from cvm.dialect.builtin import Calling, Const, Data, owned
 from cvm.dialect.ir.builder import Builder, Node
 from cvm.dialect.ir.function import Literal, Operation, Value
 from cvm.dialect.spec.operator import Operator
@@ -42,9 +42,12 @@ ARITHMETIC = {
 
 @dataclass
 class FoldingBuilder(Builder):
-    """Operations in order, and the arrays of those that are constants."""
+    """Operations in order, the arrays of those that are constants, and the values that operations
+    read.
+    """
 
     constants: dict[Value, np.ndarray] = field(default_factory=dict)
+    read: set[Value] = field(default_factory=set)
 
     def add(
         self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()
@@ -56,6 +59,7 @@ class FoldingBuilder(Builder):
         operands = [v for _, v in operator.operands()]
         constant = operands and all(isinstance(v, Literal) or v in self.constants for v in operands)
         if not constant or isinstance(operator, Calling) or not is_cheap(self.operations[-1]):
+            self.read.update(operands)
             return results
         try:
             with np.errstate(all="ignore"):
@@ -63,18 +67,36 @@ class FoldingBuilder(Builder):
                     lambda v: v.array if isinstance(v, Literal) else self.constants[v]
                 ).reference()
         except Unmet:  # it fails when the program runs
+            self.read.update(operands)
             return results
         self.operations.pop()
         return tuple(
-            self.constant(a).value for a in (arrays if isinstance(arrays, tuple) else (arrays,))
+            self.constant(owned(a)).value
+            for a in (arrays if isinstance(arrays, tuple) else (arrays,))
         )
+
+    def release(self, start: int) -> set[Value]:
+        """Drop constants from the operation of this number on that none reads, such as those that
+        others were computed of.
+        """
+        made = self.operations[start:]
+        dropped = {
+            o.results[0]
+            for o in made
+            if isinstance(o.operator, Const) and o.results[0] not in self.read
+        }
+        self.operations[start:] = [o for o in made if o.results[0] not in dropped]
+        for value in dropped:
+            del self.constants[value]
+        return dropped
 
     def constant(self, array: np.ndarray) -> Node:
         """An array as an operation; one element for all, where it is one that is repeated."""
         splat = array.size > 1 and not any(
             s for s, n in zip(array.strides, array.shape, strict=True) if n > 1
         )
-        whole = array if splat else np.ascontiguousarray(array).reshape(array.shape)
+        kept = splat or array.flags.c_contiguous
+        whole = array if kept else owned(np.array(array, order="C"))
         return self.node(
             self.add(
                 Const(Data(whole, splat=splat), TensorType(array.shape, BY_DTYPE[array.dtype]))

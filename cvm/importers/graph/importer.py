@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
 from operator import mul
 from typing import Any, ClassVar
 
@@ -287,7 +288,7 @@ class Importer:
         """Import an operator; its outputs become values."""
         node = at.graph_node
         outputs: Sequence[Any] = [MISSING] * len(node.outputs)
-        before = len(self.builder.operations)
+        before, held = len(self.builder.operations), len(self.constants)
         if not any(isinstance(at.values.get(name), Missing) for name in at.reads()):
             try:
                 result = at.run()
@@ -327,6 +328,11 @@ class Importer:
             made = () if is_folded else self.builder.operations[before:]
             computed = frozenset(r for o in made for r in o.results)
             self.operators.append(ImportedOperator(at.op, at.where, at.exactness(), computed))
+        if self.depth <= 1:
+            dropped = self.builder.release(before)
+            recent = islice(reversed(self.constants.items()), len(self.constants) - held)
+            for key in [key for key, (_, node) in recent if node.value in dropped]:
+                del self.constants[key]
 
     def refuse(self, at: At, reason: str) -> None:
         self.refusals.append(

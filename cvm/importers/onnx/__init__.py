@@ -46,6 +46,8 @@ def from_onnx(
     model: str | PathLike[str] | bytes | Any,
     sizes: Sizes | None = None,
     constants: Constants | None = None,
+    *,
+    mmap: bool = False,
 ) -> Imported:
     """Import an ONNX model as a verified module, whose function is `main`.
 
@@ -57,24 +59,31 @@ def from_onnx(
         sizes: Sizes of inputs that the model leaves open, by the name of a dimension (`{"N": 1}`)
             or by the name of an input (`{"image": [1, 3, 224, 224]}`).
         constants: Values of inputs that become constants of the program.
+        mmap: Map weights in files beside the model instead of reading them: they take memory as
+            they are used, and must not change while the module exists.
 
     Raises:
         ParseError: A node cannot be imported; the message names every such node.
     """
-    return imported(model, sizes or {}, constants or {})[0]
+    return imported(model, sizes or {}, constants or {}, mmap=mmap)[0]
 
 
 def imported(
-    model: Any, sizes: Sizes, constants: Constants, unrolled_steps: int = Importer.unrolled_steps
+    model: Any,
+    sizes: Sizes,
+    constants: Constants,
+    unrolled_steps: int = Importer.unrolled_steps,
+    mmap: bool = False,
 ) -> tuple[Imported, dict[str, str]]:
     """The program, and ONNX's names of values by those that they have in it, where these differ."""
-    filename, proto = read_model(model)
+    filename, proto, arrays = read_model(model, mmap)
     to = Importer(
         functions={(f.domain, f.name): f for f in proto.functions}, unrolled_steps=unrolled_steps
     )
     opsets = {o.domain: o.version for o in proto.opset_import}
     try:
-        values = read_initializers(proto.graph)
+        values = read_initializers(proto.graph, arrays)
+        arrays.clear()  # the values keep them as long as they are read
         dims = Dimensions(proto.graph, sizes)
         input_constants = given_constants(proto.graph, constants)
         for v in proto.graph.input:
@@ -89,7 +98,7 @@ def imported(
         refuse(filename, f"the model cannot be imported: {e}")
     nodes = fuse_qdq(proto.graph, values, opsets.get("", 1))
     to.places = listed(nodes, filename)
-    to.graph(nodes, values, opsets)
+    to.graph(nodes, values, opsets, {v.name for v in proto.graph.output})
     to.check(filename)
     results: list[Value] = []
     for v in proto.graph.output:

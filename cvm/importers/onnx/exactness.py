@@ -72,7 +72,8 @@ def of_operator(op: str, floats: bool, inputs: Sequence[Any] = ()) -> Exactness:
         weights = inputs[WEIGHTS[op]] if inputs else None
         narrow = (
             isinstance(weights, np.ndarray)
-            and np.abs(weights.astype(np.int64)).max(initial=0) <= SATURATING
+            and weights.min(initial=0) >= -SATURATING
+            and weights.max(initial=0) <= SATURATING
         )
         unsigned = (
             getattr(weights, "element", None) is UI8 or getattr(weights, "dtype", None) == np.uint8

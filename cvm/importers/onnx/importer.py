@@ -6,7 +6,7 @@ Integers that stem from `Shape` are followed as sizes, known or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,19 +44,36 @@ class Importer(graph.Importer):
         default_factory=dict
     )  # the strings that these values are indices of
 
-    def graph(self, nodes: Sequence[Any], values: Values, opsets: Mapping[str, int]) -> None:
-        """Imports nodes in their order; their outputs become values."""
+    def graph(
+        self,
+        nodes: Sequence[Any],
+        values: Values,
+        opsets: Mapping[str, int],
+        kept: Set[str] = frozenset(),
+    ) -> None:
+        """Import nodes in their order; their outputs become values. Of the model itself, constants
+        that no later node reads are released, but for those in `kept`.
+        """
         if self.depth > MAX_DEPTH:
             raise Unsupported(f"functions and graphs nested more than {MAX_DEPTH} deep")
         self.depth += 1
         try:
-            for number, node in enumerate(nodes):
+            steps = [self.at(number, node, values, opsets) for number, node in enumerate(nodes)]
+            last = {name: at for at in steps for name in at.reads()}
+            for number, at in enumerate(steps):
                 if self.depth == 1:
                     self.builder.span = self.places[number]
-                where = f"{node.name!r}" if node.name else f"number {number}"
-                self.add(At(self, graph_node(node), values, where, node, opsets))
+                self.add(at)
+                if self.depth == 1:
+                    for name in at.reads() - kept:
+                        if last[name] is at and isinstance(values.get(name), np.ndarray):
+                            del values[name]
         finally:
             self.depth -= 1
+
+    def at(self, number: int, node: Any, values: Values, opsets: Mapping[str, int]) -> At:
+        where = f"{node.name!r}" if node.name else f"number {number}"
+        return At(self, graph_node(node), values, where, node, opsets)
 
 
 @dataclass
@@ -111,15 +128,8 @@ class At(graph.At):
 
     def reads(self) -> set[str]:
         """The names of values on which the node depends, those of its graphs among them."""
-        import onnx
-
         names = set(self.graph_node.inputs)
-        graphs = [a.g for a in self.node_proto.attribute if a.type == onnx.AttributeProto.GRAPH]
-        while graphs:
-            for n in graphs.pop().node:
-                names.update(n.input)
-                graphs += [a.g for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
-        return names
+        return names.union(*(reads(g) for a in self.node_proto.attribute for g in (a.g, *a.graphs)))
 
     def graph(self, attribute: str, *inputs: Known) -> list[Known]:
         """The outputs of a graph that is an attribute, imported where the node stands."""
@@ -210,6 +220,13 @@ class At(graph.At):
         return outputs
 
 
+def reads(graph: Any) -> set[str]:
+    """The names of values that the nodes of a graph read, and those of the graphs in them."""
+    names = {name for node in graph.node for name in node.input}
+    inner = (g for node in graph.node for a in node.attribute for g in (a.g, *a.graphs))
+    return names.union(*map(reads, inner))
+
+
 def as_sizes(values: Any) -> Any:
     """Arrays of integers and sizes; what has become known is plain integers."""
     if isinstance(values, Node):
@@ -222,8 +239,9 @@ def as_sizes(values: Any) -> Any:
     return array
 
 
-def read_initializers(graph: Any) -> Values:
-    return {t.name: to_array(t) for t in graph.initializer}
+def read_initializers(graph: Any, read: Mapping[int, np.ndarray] = {}) -> Values:
+    """The constants of a graph by name, of which some were read before."""
+    return {t.name: read[n] if n in read else to_array(t) for n, t in enumerate(graph.initializer)}
 
 
 def graph_node(proto: Any) -> GraphNode:

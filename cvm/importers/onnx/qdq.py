@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .importer import reads
+
 MICROSOFT = "com.microsoft"
 # by operator: the quantized one, its domain, how many operands it needs, and the types that it
 # takes
@@ -27,6 +29,9 @@ FUSED = {
     "Sigmoid": ("QLinearSigmoid", MICROSOFT, (1,), "bB"),
     "LeakyRelu": ("QLinearLeakyRelu", MICROSOFT, (1,), "bB"),
 }
+
+
+REPLACED = {*FUSED, "DequantizeLinear"}
 
 
 def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
@@ -66,7 +71,18 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
             return node  # which onnxruntime leaves as it is
         return quantised(node, op, dequantizers, values, opset) or node
 
-    return [fused(node) for node in graph.node]
+    nodes = [fused(node) for node in graph.node]
+    read = {v.name for v in graph.output}
+    read.update(
+        n for node in nodes for a in node.attribute for g in [a.g, *a.graphs] for n in reads(g)
+    )
+    kept: list[Any] = []
+    for node in reversed(nodes):  # what is fused is not computed by itself, too
+        if node.op_type in REPLACED and node.output and not read.intersection(node.output):
+            continue
+        read.update(node.input)
+        kept.append(node)
+    return kept[::-1]
 
 
 def quantised(
