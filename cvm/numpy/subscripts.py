@@ -52,14 +52,16 @@ def subscript(x: TracedArray, key: Any) -> TracedArray:
         return _by_arrays(x, parts, side_by_side=chosen == [*range(chosen[0], chosen[-1] + 1)])
     of_axes = [p for p in parts if p is not None]
     ranges = [_range(p, n) for p, n in zip(of_axes, x.shape, strict=True)]
-    if any(r.length == 0 for r in ranges):  # the result is empty
-        after = tuple(
-            0 if r.length is None else r.length - n for r, n in zip(ranges, x.shape, strict=True)
-        )
-        x = apply("builtin.pad", x, before=(0,) * x.ndim, after=after)
-    elif any((r.begin, r.end, r.stride) != (0, FAR, 1) for r in ranges):
+    none, empty = (0,) * x.ndim, [r.length == 0 for r in ranges]
+    if any(empty):  # `cvm.slice` takes no empty axes: these have one element until it has cut
+        after = tuple(1 - n if e else 0 for n, e in zip(x.shape, empty, strict=True))
+        x = apply("builtin.pad", x, before=none, after=after)
+        ranges = [WHOLE if e else r for r, e in zip(ranges, empty, strict=True)]
+    if any(r[:3] != WHOLE[:3] for r in ranges):
         begin, end, strides, _ = zip(*ranges, strict=True)
         x = apply("cvm.slice", x, begin=begin, end=end, strides=strides)
+    if any(empty):
+        x = apply("builtin.pad", x, before=none, after=tuple(-e for e in empty))
     if dropped := tuple(n for n, p in enumerate(of_axes) if not isinstance(p, slice)):
         x = apply("cvm.squeeze", x, axes=dropped)
     left = [p for p in parts if p is None or isinstance(p, slice)]
@@ -152,6 +154,9 @@ class _Range(NamedTuple):
     end: int
     stride: int
     length: int | None
+
+
+WHOLE = _Range(0, FAR, 1, None)
 
 
 def _range(part: Any, size: Dim) -> _Range:

@@ -212,6 +212,11 @@ def test_random_bits_are_those_of_jaxlib(algorithm: str, bits: list[int]) -> Non
         ("%y = stablehlo.iota dim = 0 : tensor<3xf8E4M3FN>", "tensor<3xf8E4M3FN> is not supported"),
         ("%y = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", "expected the elements"),
         ("%y = stablehlo.add %x, : }", "expected StableHLO in MLIR's text"),
+        (
+            "%y = stablehlo.while(%a = %x) : tensor<3x4xf32>, tensor<3x4xf32> "
+            "cond { return %x : tensor<3x4xf32> } do { return %x : tensor<3x4xf32> }",
+            "a loop of 1 values and 2 types",
+        ),
         ("return ?", "? is no word of StableHLO"),
         ("return [%x] : tensor<3x4xf32>", "expected a return of values, each with its type"),
         ("%y = stablehlo.add %x, %x 3 : tensor<3x4xf32>", "expected an operand or an attribute"),

@@ -30,7 +30,7 @@ from cvm.terminal.arguments import load, random_arrays
 from cvm.terminal.read_program import read_level
 from cvm.terminal.usage import Usage
 
-from . import random_kernels
+from . import array_graphs, quantized_networks, random_kernels, stablehlo_texts
 from .mutate import mutate_bytes, mutate_text
 from .mutate_arrays import change_entries, mutate_npy, mutate_npz, mutate_safetensors
 from .mutate_models import TFLITE, TOSA, Format, mutate_flatbuffer, mutate_onnx
@@ -220,6 +220,10 @@ def read_tosa(data: bytes) -> None:
 
 def read_onnx(data: bytes) -> None:
     whole(cvm.from_onnx(data))
+
+
+def read_stablehlo(data: bytes) -> None:
+    whole(cvm.from_stablehlo(data))
 
 
 def whole(module: Module) -> None:
@@ -445,6 +449,15 @@ ATTACKS = {
     "tflite": Attack(read_tflite, lite_models, flatbuffer(TFLITE, lite_models)),
     "tosa": Attack(read_tosa, tosa_graphs, flatbuffer(TOSA, tosa_graphs)),
     "mlir": Attack(read_mlir, linalg, mutate_text),
+    "stablehlo": Attack(read_stablehlo, stablehlo_texts.texts, mutate_text, needs="jax"),
+    "jax": Attack(
+        stablehlo_texts.attack,
+        lambda: seeds() if stablehlo_texts.installed() else [],
+        reseed,
+        needs="jax",
+    ),
+    "fusion": Attack(array_graphs.attack, seeds, reseed),
+    "quantize": Attack(quantized_networks.attack, seeds, reseed),
     "cvm_runtime": Attack(read_runtime, graphs, mutate_text),
     "programs": Attack(partial(generated, "cpu"), seeds, partial(reseed, size=16), 16),
     "functions": Attack(functions, seeds, partial(reseed, size=16), 16),

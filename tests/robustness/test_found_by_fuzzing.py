@@ -259,3 +259,10 @@ def test_a_slice_of_an_operand_that_is_repeated(target: str) -> None:
         np.testing.assert_array_equal(
             f(np.zeros(x, np.int32), y), np.zeros((2, 5), np.int32), f"{x}"
         )
+
+
+def test_a_slice_of_open_size_beside_an_empty_axis() -> None:
+    """It was the whole axis once sizes were compiled as open, after eight shapes."""
+    f = cvm.compile(lambda x: x[..., ::2])
+    for n in range(2, 24):
+        assert f(np.zeros((0, n), np.int32)).shape == (0, -(-n // 2))

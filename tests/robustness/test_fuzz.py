@@ -29,7 +29,16 @@ from tests.fuzz.mutants import mutants, run  # noqa: E402
 from tests.fuzz.mutate import mutate_bytes, mutate_text  # noqa: E402
 from tests.fuzz.mutate_models import TFLITE, TOSA, Format  # noqa: E402
 
-TIMES = {"programs": 16, "cuda": 8, "cache": 5, "functions": 64, "schedules": 6}
+TIMES = {
+    "programs": 16,
+    "cuda": 8,
+    "cache": 5,
+    "functions": 64,
+    "schedules": 6,
+    "fusion": 12,
+    "quantize": 8,
+    "jax": 12,
+}
 PLANTED = """
 import sys
 sys.argv = ["tests.fuzz", "--attack", "text", "--inside", sys.argv[1], "--times", "50"]

@@ -100,6 +100,8 @@ class HloActions(Actions):
 
     def reducer(self, parts: list[Any]) -> list[Any]:
         pairs = parts[1:-1]
+        if len({*map(len, pairs)}) > 1:
+            raise Wrong("a reducer has as many parameters in each list", parts[0])
         return [Block([p for column in zip(*pairs, strict=True) for p in column], parts[-1])]
 
     def module(self, parts: list[Any]) -> Operation:
@@ -126,6 +128,8 @@ class HloActions(Actions):
         if o.words[:1] == ["init"]:  # an operand and its initial value in turn
             o.operands = [*o.operands[::2], *o.operands[1::2]]
         if o.name.endswith(".while") and regions:
+            if len(o.words) != len(o.types):
+                raise Wrong(f"a loop of {len(o.words)} values and {len(o.types)} types", head)
             for block in o.regions:
                 block.arguments = list(zip(o.words, o.types, strict=True))
         return o
