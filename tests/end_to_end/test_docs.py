@@ -156,6 +156,18 @@ def test_python_in_pages_runs() -> None:
     np.testing.assert_allclose(found["cotangent"], np.cos(x))
 
 
+def test_fine_tuning_of_the_quantization_page() -> None:
+    """The loss of docs/quantised.md falls, though its weights are rounded to 4 bits."""
+    (block,) = blocks((ROOT / "docs" / "quantised.md").read_text("utf-8"), "python")
+    found: dict[str, Any] = {}
+    exec(compile(block, "docs/quantised.md", "exec"), found)
+    x, y, w = (found[name] for name in ("x", "y", "w"))
+    first = np.random.default_rng(0)
+    first.normal(size=(100, 8))
+    loss = cvm.compile(found["loss"])
+    assert loss(w, x, y) < loss(first.normal(size=(8, 3)), x, y)
+
+
 def test_a_graph_from_python_and_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -311,6 +323,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/passes.md", "cvm-kernel"): "test_docs.py::test_worked_example_of_a_pass",
     ("docs/performance.md", "sh"): "test_docs.py::test_files_of_commands_exist",
     ("docs/processors.md", "sh"): "test_other_processors.py::test_the_commands_of_the_page",
+    ("docs/quantised.md", "python"): "test_docs.py::test_fine_tuning_of_the_quantization_page",
     ("docs/quantised.md", "sh"): "test_quantization.py::test_the_command",
     ("docs/spine.md", "python"): "test_docs.py::test_the_program_of_the_spine",
     ("docs/targets.md", "python"): "test_target_in_c.py::test_a_target_of_ones_own",
