@@ -165,7 +165,7 @@ def test_fine_tuning_of_the_quantization_page() -> None:
     first = np.random.default_rng(0)
     first.normal(size=(100, 8))
     loss = cvm.compile(found["loss"])
-    assert loss(w, x, y) < loss(first.normal(size=(8, 3)), x, y)
+    assert loss(w, x, y) < 0.1 * loss(first.normal(size=(8, 3)), x, y)
 
 
 def test_a_graph_from_python_and_from_the_command_line(
