@@ -249,8 +249,8 @@ def pattern(benefit: int = 1, into: str = "simplify") -> Callable[[F], F]:
 
 
 def lowering(
-    root: type[Operator[Any]],
-    legal: Callable[[Any], bool] | None = None,
+    root: type[Operator[object]],
+    legal: Callable[[object], bool] | None = None,
     kernel: bool = False,
 ) -> Callable[[F], F]:
     """Declare a function as the lowering of an operator, which states it by other operators.

@@ -31,7 +31,7 @@ class ArrayFunction(OperatorFunction):
         self._operands = [f.name for f in fields if f.is_operand]
         self._compiled: dict[str, TracedFunction] = {}
 
-    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+    def __call__(self, *operands: object, **attributes: object) -> Any:
         if twice := [o for o in self._operands[: len(operands)] if o in attributes]:
             fail(f"{self.operator} got the operand {twice[0]} twice", caller())
         last = max((n for n, o in enumerate(self._operands) if o in attributes), default=-1)
@@ -47,7 +47,7 @@ class ArrayFunction(OperatorFunction):
         return self._compiled[key](*operands)
 
 
-def _function(operator: str, attributes: dict[str, Any]) -> Callable[..., Any]:
+def _function(operator: str, attributes: dict[str, object]) -> Callable[..., Any]:
     return lambda *operands: apply(operator, *operands, **attributes)
 
 

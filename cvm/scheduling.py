@@ -12,7 +12,7 @@ and leaves the schedule as it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cvm.dialect.kernel_ir.kernel_printer import plan_text
@@ -62,7 +62,7 @@ def schedule(kernel: Any, *arguments: Any, name: str | None = None) -> Schedule:
     return Schedule(plan, name, _compile_program if whole else _compile_kernels)
 
 
-def _compile_kernels(s: Schedule, options: dict[str, Any]) -> Any:
+def _compile_kernels(s: Schedule, options: Mapping[str, object]) -> Any:
     import cvm
 
     return cvm.compile(s.plan, **options)  # type: ignore[call-overload]
@@ -95,7 +95,7 @@ def _plan_of(kernel: Any) -> Plan:
     if isinstance(kernel, (str, bytes, os.PathLike)):
         import cvm
 
-        given: Any = cvm.compile(kernel)
+        given: object = cvm.compile(kernel)
         return _plan_of(given)
     raise Error(f"expected a kernel, or kernels as text or a path, got {type(kernel).__name__}")
 
@@ -104,7 +104,7 @@ def _of_python(kernel: PythonKernel[..., Any], arguments: Sequence[Any]) -> Sche
     version = kernel.version(*arguments)
     plan = version.given
 
-    def compiled(s: Schedule, options: dict[str, Any]) -> Any:
+    def compiled(s: Schedule, options: Mapping[str, object]) -> Any:
         return kernel.scheduled(s.steps, **options)
 
     return Schedule(plan, None, compiled)

@@ -10,7 +10,6 @@ from collections.abc import Set
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -38,7 +37,7 @@ NATIVE = "native"
 # of Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
 ASK_FOR_TILES = 158, 0x1023, 18
 # what programs for this machine do without tiles, in loops, where that is asked for
-EMULATED: dict[str, Any] = (
+EMULATED: dict[str, object] = (
     {"matrix_tiles": "loops"} if os.environ.get("CVM_EMULATE_TILES") == "1" else {}
 )
 PLAINEST = {  # processors, by the architecture of a triple

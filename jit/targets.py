@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..lowering.clocked_plan import StepPlan
     from .functions.clocked_program import CompiledGraph
     from .functions.compiled_function import CompiledFunction
+    from .functions.profile import Spent
     from .functions.steppers import Stepper
     from .options import CompileOptions
 
@@ -60,13 +61,14 @@ class Target:
         None  # a plan of a text without a program, as functions are
     )
     lower: Callable[[Module, Function, CompileOptions], Plan] = _for_cpu
-    emit: Callable[[Plan, CompileOptions], Any] = lambda plan, _: plan
+    emit: Callable[[Plan, CompileOptions], object] = lambda plan, _: plan
     stages: Mapping[str, Callable[[Any, CompileOptions], str]] = field(default_factory=dict)
     stepper: Callable[[CompiledGraph], Stepper] = _STEPPER
-    emit_steps: Callable[[StepPlan], Any] | None = None
+    emit_steps: Callable[[StepPlan], object] | None = None
     missing: Callable[[], str] = str
-    profile: Callable[..., Any] | None = None  # times each kernel of a call
-    compile_text: Callable[..., Any] | None = None  # recalls functions by the text of their program
+    profile: Callable[..., list[Spent]] | None = None  # times each kernel of a call
+    # recalls functions by the text of their program
+    compile_text: Callable[..., CompiledFunction | CompiledGraph] | None = None
     is_direct: bool = False  # calls can be made without Python
     unchecked: str = "sanitize is for the target cpu"  # empty where kernels can check themselves
 

@@ -223,7 +223,7 @@ def _after(passes: list[Pass[..., Any]], plan: Plan) -> tuple[set[str], float]:
     """The passes that change a plan, and the instructions of what it becomes."""
     changed: set[str] = set()
 
-    def watch(done: Pass[..., Any], before: object, after: object) -> None:
+    def watch(done: Pass[..., object], before: object, after: object) -> None:
         if after is not before:
             changed.add(done.name)
 

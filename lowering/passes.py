@@ -128,7 +128,7 @@ step_pass = declare("loops", StepPlan)
 gpu_pass = declare("gpu", Kernel)
 scheduled_gpu_pass = declare("gpu", Kernel, on_scheduled=True)
 
-REGISTERED: dict[str, Pass[..., Any]] = {}  # passes of other packages, by name
+REGISTERED: dict[str, Pass[..., object]] = {}  # passes of other packages, by name
 
 
 def placed(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
@@ -141,7 +141,7 @@ def placed(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
     return [p for one in passes for p in (one, *(a for a in added if a.after == one.name))]
 
 
-Watch = Callable[[Pass[..., Any], Any, Any], None]
+Watch = Callable[[Pass[..., object], object, object], None]
 
 
 def run_passes(
@@ -163,8 +163,8 @@ def run_passes(
 
 
 def _through(
-    group: Sequence[Pass[..., Any]],
-    item: Any,
+    group: Sequence[Pass[..., object]],
+    item: object,
     context: Context,
     ready: Callable[[Kernel], None],
     watch: Watch,
@@ -214,7 +214,7 @@ def _in_loops(item: Formulas | Plan, change: Callable[[Any, Steps], Any]) -> For
 
 
 def _on_kernels(
-    passes: Sequence[Pass[..., Any]],
+    passes: Sequence[Pass[..., object]],
     plan: Plan,
     context: Context,
     ready: Callable[[Kernel], None],

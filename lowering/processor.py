@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -396,7 +396,7 @@ def with_features(
     name: str,
     cpu: str,
     features: tuple[str, ...],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
 ) -> Processor:
     """The processor of LLVM's name that has these features; code is made for a cpu with some of
     them.

@@ -4,7 +4,6 @@ formula), strategies (how each contraction and reduction is computed, and why) a
 nests after the loop passes).
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def show(module: Module, function: Function, stage: str, optimize: int = 2) -> s
 
 def at_stage(module: Module, function: Function, stage: str, optimize: int = 2) -> Any:
     """The program, formulas or kernels of a stage; of others, the text."""
-    makes: dict[str, Callable[[], Any]] = {
+    makes = {
         "graph": lambda: module,
         "mlir": lambda: print_module(module, generic=True),
         "linalg": lambda: linalg_text(to_formulas(module, function, 0)),

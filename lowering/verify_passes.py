@@ -31,7 +31,7 @@ from .passes import Pass
 Signature = tuple[object, tuple[Type | None, ...], tuple[Type | None, ...]]
 
 
-def verified(step: Pass[..., Any]) -> Pass[..., Any]:
+def verified(step: Pass[..., object]) -> Pass[..., Any]:
     """The pass, whose result is verified after each run; Error if it is illegal or the pass
     fails.
     """
@@ -58,20 +58,20 @@ def verified(step: Pass[..., Any]) -> Pass[..., Any]:
     return replace(step, run=run)
 
 
-def _named(step: Pass[..., Any], mistake: Diagnostic) -> Diagnostic:
+def _named(step: Pass[..., object], mistake: Diagnostic) -> Diagnostic:
     """The mistake with the name of the pass, its package, and the place where it is declared."""
     place = source_span(*source_place(step.function))
     return attributed(mistake, f"pass {step.name} of {step.package}", place)
 
 
-def _signature(item: Any) -> Signature | None:
+def _signature(item: object) -> Signature | None:
     if not isinstance(item, Function):
         return None
     return item.name, tuple(a.type for a in item.arguments), tuple(r.type for r in item.results)
 
 
 def _mistakes(
-    step: Pass[..., Any], item: Any, before: Signature | None, after: Any, context: Context
+    step: Pass[..., object], item: Any, before: Signature | None, after: Any, context: Context
 ) -> Iterator[Diagnostic]:
     match after:
         case Function():
@@ -167,13 +167,13 @@ def _changed_signature(item: Function, before: Signature, after: Function) -> It
             yield Diagnostic(message, item.span, "pass.signature")
 
 
-def _key(part: Any) -> object:
+def _key(part: object) -> object:
     if isinstance(part, tuple):
         return tuple(None if t is None else t.key for t in part)
     return part
 
 
-def _listed(part: Any) -> str:
+def _listed(part: object) -> str:
     return f"({', '.join(map(str, part))})" if isinstance(part, tuple) else f"@{part}"
 
 
@@ -247,7 +247,7 @@ def _text(statement: Statement) -> str:
 
 
 def _changed_arrays(
-    before: Kernel, after: Any, kernels: list[Kernel], views: Mapping[Tensor, Tensor]
+    before: Kernel, after: object, kernels: list[Kernel], views: Mapping[Tensor, Tensor]
 ) -> Iterator[Diagnostic]:
     """The mistake of kernels that have not the arrays of the kernel that they replace."""
     if isinstance(after, Kernel):

@@ -280,7 +280,7 @@ def annotations(
     known: Sequence[str],
 ) -> dict[str, Any]:
     """The attributes of an argument or a result, of the names that are known."""
-    attributes: dict[str, Any] = {}
+    attributes = {}
     for name, item in nodes:
         if isinstance(value := scope.attribute_value(item), syntax.Mistake):
             continue
@@ -302,7 +302,7 @@ def annotations(
     return attributes
 
 
-def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | None:
+def wrong_attribute(name: syntax.Token, value: object, type: Type | None) -> str | None:
     """A message about an invalid attribute of an argument or a result, or None."""
     if name.text == "inplace":
         if value is True or (isinstance(value, int) and value is not False and value >= 0):
@@ -326,7 +326,7 @@ def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | 
     return None
 
 
-def wrong_scale(name: str, value: Any, type: Type) -> str | None:
+def wrong_scale(name: str, value: object, type: Type) -> str | None:
     """A message about an invalid scale or zero point, or None."""
     if not type.element.is_integer:
         return f"{name} is stated of integers, but the elements are {type.element}"

@@ -33,7 +33,7 @@ class Form(NamedTuple):
 
 
 @cache
-def form_of(operator: type[Operator[Any]]) -> Form:
+def form_of(operator: type[Operator[object]]) -> Form:
     operands = tuple(f for f in operator.fields if f.is_operand)
     attributes = {f.name: f for f in operator.fields if not f.is_operand}
     variadic = any(f.kind == "variadic" for f in operands)
@@ -157,7 +157,7 @@ def unknown_operator(report: Report, name: str) -> str:
 def build_operands(
     scope: Scope,
     node: OperationNode,
-    operator: type[Operator[Any]],
+    operator: type[Operator[object]],
     form: Form,
     spans: dict[str, Span],
 ) -> dict[str, Any] | None:
@@ -174,7 +174,7 @@ def build_operands(
     if not good or None in values:
         return None
     span = scope.report.span
-    filled: dict[str, Any] = {}
+    filled = {}
     n = 0
     for field in form.operands:
         if field.kind == "variadic":
@@ -198,7 +198,7 @@ def operand_count(form: Form) -> str:
     )
 
 
-def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Literal | None:
+def build_literal(scope: Scope, item: Item, operator: type[Operator[object]]) -> Literal | None:
     value = item.value
     try:
         if isinstance(value, Mistake):
@@ -226,13 +226,13 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
 def build_attributes(
     scope: Scope,
     node: OperationNode,
-    operator: type[Operator[Any]],
+    operator: type[Operator[object]],
     form: Form,
     spans: dict[str, Span],
 ) -> dict[str, Any] | None:
     report = scope.report
     code = f"{operator.name}.attributes"
-    attributes: dict[str, Any] = {}
+    attributes = {}
     good, misspelt = True, False
     if node.callee is not None:
         spans["callee"] = report.span(node.callee)
@@ -277,14 +277,14 @@ def build_attributes(
 def build_labelled(
     scope: Scope,
     node: OperationNode,
-    operator: type[Operator[Any]],
+    operator: type[Operator[object]],
     form: Form,
     spans: dict[str, Span],
 ) -> dict[str, Any] | None:
     """The attributes of `cog.field "name" init dense<...> : type`, which replaces a dictionary."""
     assert node.label is not None
     report = scope.report
-    written: dict[str, Any] = {"label": read_string(node.label).value}
+    written = {"label": read_string(node.label).value}
     places = {"label": node.label, "initial": node.initial, "type": node.type}
     if node.type is not None:
         if (found := scope.type(node.type)) is None:
@@ -313,7 +313,9 @@ def build_labelled(
     return None if missing else written
 
 
-def unknown_attribute(report: Report, name: str, operator: type[Operator[Any]], form: Form) -> str:
+def unknown_attribute(
+    report: Report, name: str, operator: type[Operator[object]], form: Form
+) -> str:
     if not form.attributes:
         return f"{operator.name} has no attributes, got {name[:80]}"
     meant = report.meant(name, form.attributes)
@@ -322,7 +324,7 @@ def unknown_attribute(report: Report, name: str, operator: type[Operator[Any]], 
     )
 
 
-def stated_types(scope: Scope, tokens: Sequence[Any]) -> tuple[Type, ...] | None:
+def stated_types(scope: Scope, tokens: Sequence[object]) -> tuple[Type, ...] | None:
     types = [scope.type(t) if isinstance(t, Token) else None for t in tokens]
     return None if None in types else tuple(t for t in types if t is not None)
 

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _NAN, _INF = float("nan"), float("inf")
-_WORDS: dict[str, Any] = {
+_WORDS: dict[str, object] = {
     "true": True,
     "false": False,
     "nan": _NAN,
@@ -156,7 +156,7 @@ class Elements:
         """All elements in row-major order; lists are checked against the shape as they open and
         close.
         """
-        values: list[Any] = []
+        values = []
         counts: list[int] = []
         rank = len(self.shape)
         nested = f"expected lists nested {rank} deep for the shape {size_text(self.shape)}"
@@ -222,7 +222,7 @@ class Elements:
             raise self.wrong("const.syntax", f"{expected}, got {self.got}")
         self.next()
 
-    def fitting(self, value: Any) -> Any:
+    def fitting(self, value: object) -> Any:
         try:
             return fit(value, self.element)
         except ValueError as e:

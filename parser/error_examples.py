@@ -217,9 +217,9 @@ def snippets() -> Iterator[tuple[Said, str, bool]]:
             said = Said(*line.split(": ", 1))
 
 
-def by_state(stops_at: Callable[[str], tuple[Any, Token]]) -> Known:
+def by_state(stops_at: Callable[[str], tuple[object, Token]]) -> Known:
     """Messages by the parser's state and the token it stops at; None stands for any token."""
-    known: dict[tuple[Any, str | None], Said] = {}
+    known = {}
     for said, text, any_token in snippets():
         state, token = stops_at(text)
         known.setdefault((state, token.type), said)

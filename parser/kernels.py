@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import add, mul, sub
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar, get_args
+from typing import Literal, TypeAlias, TypeGuard, TypeVar, get_args
 
 from ..dialect.kernel_ir import expressions as ex, loops as ir
 from ..dialect.kernel_ir.execution_plan import Loop, Plan
@@ -502,7 +502,7 @@ class KernelReader:
     ) -> dict[str, Dim]:
         """The sizes that a called kernel names, by the arrays it is given."""
         declared, given = [d for d, _, _ in types], [g for _, g, _ in types]
-        bound: dict[Any, Dim] = {}
+        bound = {}
         if all(d.rank == g.rank for d, g in zip(declared, given, strict=True)):
             bound = bind(declared, given)
             declared = [with_sizes(d, bound) for d in declared]

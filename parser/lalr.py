@@ -11,7 +11,7 @@ from .lalr_tables import END, Part, Production, tables
 from .lex import Scanner
 from .syntax_tree import Token
 
-Make = Callable[[list[Any]], Any]
+Make = Callable[[list[object]], object]
 
 
 def node_of(node: Callable[..., object]) -> Callable[[object, list[Any]], Any]:

@@ -71,13 +71,13 @@ def make(text: str, starts: Sequence[str] = ("start",)) -> Tables:
     class Unused(Lexer):
         """Keeps Lark from making a lexer."""
 
-        def __init__(self, conf: Any) -> None:
+        def __init__(self, conf: object) -> None:
             self.conf = conf
 
-        def lex(self, lexer_state: Any, parser_state: Any) -> Any:
+        def lex(self, lexer_state: object, parser_state: object) -> Any:
             raise NotImplementedError
 
-    lark: Any = Lark(text, parser="lalr", lexer=Unused, start=list(starts), maybe_placeholders=True)
+    lark = Lark(text, parser="lalr", lexer=Unused, start=list(starts), maybe_placeholders=True)
     conf = lark.parser.lexer_conf
     table = lark.parser.parser._parse_table
     words = [t for t in conf.terminals if t.pattern.type == "str" and t.pattern.value.isalpha()]

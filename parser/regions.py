@@ -44,7 +44,7 @@ class Region(Scope):
         self.captured: dict[Value, Value] = {}
 
     def define(
-        self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None
+        self, token: Token, type: Type | None = None, attributes: dict[str, object] | None = None
     ) -> Value:
         around = self.node and token.name not in self.values and visible(self.outer, token.name)
         if isinstance(around, Value):

@@ -4,7 +4,6 @@ one can begin.
 
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
 
 from ..dialect.support.diagnostics import Source
 from .lalr_tables import END
@@ -158,7 +157,7 @@ SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
 }
 
 
-def first_offset(value: Any) -> int | None:
+def first_offset(value: object) -> int | None:
     """The offset at which the parser's stack begins."""
     match value:
         case OperationNode() | ConstantNode():

@@ -81,7 +81,7 @@ class Scope:
         self.node: FunctionNode | GraphNode | None = None  # once its arguments are defined
 
     def define(
-        self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None
+        self, token: Token, type: Type | None = None, attributes: dict[str, object] | None = None
     ) -> Value:
         """A new value; a second one of the same name is a mistake, and what the name means after it
         is left open.
@@ -175,7 +175,7 @@ class Scope:
             self.report.mistake(value._replace(message=value.message + quotes))
         return value
 
-    def resolved(self, value: Any) -> Any:
+    def resolved(self, value: object) -> Any:
         if isinstance(value, DenseNode):
             return self.elements(value)
         if type(value) is tuple:

@@ -89,7 +89,7 @@ class Cursor(NamedTuple):
         return Cursor(self.text, self.at + len(mark)).blanks()
 
 
-def read_type(token: Token, read: Callable[[str], Any] | None = None) -> Any:
+def read_type(token: Token, read: Callable[[str], object] | None = None) -> Any:
     """The type a token stands for, or a Mistake. Every anonymous `?` is a size of its own."""
     try:
         return _read(token.text) if "?" in token.text else (read or _known)(token.text)
@@ -224,7 +224,7 @@ def _declared(cursor: Cursor) -> tuple[ElementType, Cursor]:
         raise Wrong("the name of a type is !dialect.type", start)
     if (kind := declared(name[1])) is None:
         raise Wrong(unknown_type(name[1]), start, name.end())
-    values: list[Any] = []
+    values = []
     cursor = Cursor(cursor.text, name.end())
     if (inner := cursor.blanks()).text.startswith("<", inner.at):
         cursor = inner.expect("<", "")

@@ -124,7 +124,7 @@ def floats(module: Module) -> list[cvm.Diagnostic]:
 
 def verify(options: Namespace) -> int:
     try:
-        stated: Any = json.loads(read(options.certificate))
+        stated = json.loads(read(options.certificate))
     except (ValueError, RecursionError):
         stated = None
     if not isinstance(stated, dict) or stated.get("format") != FORMAT:
@@ -162,7 +162,7 @@ def statement(module: Module, name: str, reference: str, target: Any) -> dict[st
     from cvm.jit.cache.keys import described
 
     lines = [line for f in module.functions.values() for line in described(f)]
-    f: Any = cvm.compile(module, target=target)
+    f: object = cvm.compile(module, target=target)
     calls = (
         named(f, f(*seeded(module.functions["main"].arguments, seed))) for seed in range(SEEDS)
     )
@@ -208,7 +208,7 @@ def seeded(arguments: Sequence[Value], seed: int) -> list[np.ndarray]:
     return arrays
 
 
-def difference(stated: Any, actual: Any, place: str = "") -> str:
+def difference(stated: object, actual: object, place: str = "") -> str:
     """The first entry in which two statements differ, in words; empty where they are equal."""
     if isinstance(stated, dict) and isinstance(actual, dict):
         keys = [*actual, *(k for k in stated if k not in actual)]
@@ -224,7 +224,7 @@ def difference(stated: Any, actual: Any, place: str = "") -> str:
     return next((d for name, a, b in pairs if (d := difference(a, b, name))), "")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return (
         "missing"
         if value is None

@@ -83,7 +83,7 @@ def report(options: Namespace) -> int:
     return 0
 
 
-def as_data(data: dict[str, Any]) -> str:
+def as_data(data: dict[str, object]) -> str:
     """JSON that ends no script."""
     return json.dumps(data).replace("<", "\\u003c")
 

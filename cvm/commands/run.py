@@ -221,7 +221,7 @@ def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
     """
     writable = {s.name: s for s in g.writable}
     labels = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
-    feeds: dict[str, Any] = {}
+    feeds = {}
     for name, array in arrays_by_name(options).items():
         if name not in writable:
             raise Usage(
@@ -242,7 +242,7 @@ def feed(g: CompiledGraph, feeds: dict[str, Any]) -> None:
             g.write(name, array)
 
 
-def advanced(g: CompiledGraph, ticks: int, feeds: dict[str, Any]) -> Iterator[int]:
+def advanced(g: CompiledGraph, ticks: int, feeds: dict[str, object]) -> Iterator[int]:
     """Advance by ticks and yield the number advanced, at intervals for progress and interrupts."""
     n = 1
     while ticks:

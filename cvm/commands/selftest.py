@@ -110,9 +110,9 @@ def line_of(part: Part, target: TargetName, optimize: int, known: Mapping[str, L
     """The line of a part that is computed on a target; its kind is the recorded one, or else that
     of its formulas.
     """
-    functions: list[Any] = []
+    functions = []
 
-    def compile(*program: Any) -> Any:
+    def compile(*program: object) -> Any:
         functions.append(cvm.compile(*program, target=target, optimize=optimize))
         return functions[-1]
 

@@ -202,7 +202,7 @@ class Arrays:
         array: Array,
         ends: Iterable[Sequence[int]],
         region: Sequence[Range],
-        graph: dict[Any, Any],
+        graph: dict[object, object],
     ) -> tuple[Any, list[TaskRef]]:
         """The parts of chunks that make up a region. A part of a chunk is a task of its own, so
         that no more is sent.

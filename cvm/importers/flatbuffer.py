@@ -42,7 +42,7 @@ class Damaged(ValueError):
     """The bytes are no flatbuffer of the schema."""
 
 
-def contents(model: Any, name: str) -> tuple[str, bytes]:
+def contents(model: object, name: str) -> tuple[str, bytes]:
     """The name and the bytes of a model: of a file, or given as they are."""
     if isinstance(model, bytes):
         return name, model

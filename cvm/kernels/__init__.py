@@ -58,7 +58,7 @@ def kernel(
 
     from .python_kernel import Kernel
 
-    named: dict[str, Any] = {}
+    named = {}
     if cpu is not None:
         from cvm.jit.host_processor import resolve
 

@@ -291,7 +291,7 @@ class ArrayExpressions(Arithmetic):
 
     # stores
 
-    def store_array(self, target: Array, value: Any, node: ast.AST) -> None:
+    def store_array(self, target: Array, value: object, node: ast.AST) -> None:
         """target[...] = value, which is evaluated before."""
         kind = NumberType(target.element)
         if isinstance(value, Number):
@@ -675,7 +675,7 @@ class ArrayExpressions(Arithmetic):
         found = self.measured(count[()], size)
         return replace(result, lengths=(found,))
 
-    def store_masked(self, target: Array, mask: Elements, value: Any, node: ast.AST) -> None:
+    def store_masked(self, target: Array, mask: Elements, value: object, node: ast.AST) -> None:
         """target[mask] = value: a number, or as many elements as the mask has."""
         kind = NumberType(target.element)
         self.written.add(target.tensor.name)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Given: TypeAlias = dict[str, Any]
 Function: TypeAlias = Callable[["Builder", Given, ast.Call], Any]
 # by the function that is called: the names of its arguments, how many it needs, and what it does
-TABLE: dict[Any, tuple[tuple[str, ...], int, Function]] = {}
+TABLE: dict[object, tuple[tuple[str, ...], int, Function]] = {}
 REDUCTION = ("a", "axis", "keepdims")
 
 
@@ -57,7 +57,7 @@ def _bound(
     name: str,
     row: tuple[tuple[str, ...], int, Function],
     node: ast.Call,
-    of: Any = None,
+    of: object = None,
 ) -> Given:
     """The values of a call's arguments, by their names; those that are None are left out."""
     names, least, _ = row
@@ -87,7 +87,7 @@ def _bound(
     return values
 
 
-def _elements(b: Builder, value: Any, node: ast.AST) -> Elements:
+def _elements(b: Builder, value: object, node: ast.AST) -> Elements:
     if not isinstance(value, (Array, Elements)):
         raise b.source.mistake(f"expected an array, got a {b.described(value)}", node)
     return value.elements

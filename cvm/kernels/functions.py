@@ -43,11 +43,11 @@ FUNCTIONS: dict[
 ] = {}  # the number of arguments, as "1", "2" or "1 2", and what it does
 
 
-def offered(function: Any, count: str, call: Call) -> None:
+def offered(function: object, count: str, call: Call) -> None:
     FUNCTIONS[function] = count, call
 
 
-def _numbers(b: Builder, given: list[Any], node: ast.Call) -> list[Number]:
+def _numbers(b: Builder, given: list[object], node: ast.Call) -> list[Number]:
     return [b.number_of(v, node) for v in given]
 
 
@@ -147,7 +147,7 @@ def _convert(kind: NumberType) -> Call:
     return call
 
 
-def _len(b: Builder, given: list[Any], node: ast.Call) -> Number:
+def _len(b: Builder, given: list[object], node: ast.Call) -> Number:
     (x,) = given
     if isinstance(x, Values):
         return Number(ex.constant(len(x.items), I64), True)
@@ -156,7 +156,7 @@ def _len(b: Builder, given: list[Any], node: ast.Call) -> Number:
     return Number(x.lengths[0], True)
 
 
-def _divmod(b: Builder, given: list[Any], node: ast.Call) -> Values:
+def _divmod(b: Builder, given: list[object], node: ast.Call) -> Values:
     x, y = _numbers(b, given, node)
     if "float" in (x.kind, y.kind):
         return Values(b.divmod_of_floats(x, y, node))
@@ -173,7 +173,7 @@ def _operator(op: ast.operator) -> Call:
     return call
 
 
-def _math_pow(b: Builder, given: list[Any], node: ast.Call) -> Number:
+def _math_pow(b: Builder, given: list[object], node: ast.Call) -> Number:
     x, y = (b.to(v, FLOAT, node) for v in _numbers(b, given, node))
     return b.binary(ast.Pow(), x, y, node)
 
@@ -226,7 +226,7 @@ def prange(*bounds: int) -> range:
     return range(*bounds)
 
 
-def _fma(b: Builder, given: list[Any], node: ast.Call) -> Number:
+def _fma(b: Builder, given: list[object], node: ast.Call) -> Number:
     x, y, z = _numbers(b, given, node)
     kind = common(common(x.type, y.type), z.type)
     kind = kind if kind.element.kind == "float" else FLOAT

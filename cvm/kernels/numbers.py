@@ -70,7 +70,7 @@ class Number:
         return self.expr.value if isinstance(self.expr, ex.Const) else None
 
 
-def of_python(value: Any) -> Number | None:
+def of_python(value: object) -> Number | None:
     """A constant; None of a value that is no number of kernels."""
     if isinstance(value, np.generic):
         element = BY_DTYPE.get(value.dtype)

@@ -47,7 +47,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
     `__call__`.
     """
 
-    def __new__(cls, function: Callable[P, R], target: str, *others: Any) -> Kernel[P, R]:
+    def __new__(cls, function: Callable[P, R], target: str, *others: object) -> Kernel[P, R]:
         direct = target == "cpu" and fastcall.usable()
         return object.__new__(fastcall.direct(Kernel, later=True) if direct else cls)
 
@@ -105,7 +105,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
             self._tables[-1].follow(version.table)
             self._tables.append(version.table)
 
-    def _version(self, given: Sequence[Any]) -> Version:
+    def _version(self, given: Sequence[object]) -> Version:
         """The version for arguments, compiled where there is none yet."""
         kinds = self._kinds(given)
         plain = self._versions.get((kinds, False)) or self._compiled(kinds, False)
@@ -115,7 +115,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
             return plain
         return self._versions.get((kinds, True)) or self._compiled(kinds, True)
 
-    def _check_apart(self, given: Sequence[Any], written: frozenset[str]) -> None:
+    def _check_apart(self, given: Sequence[object], written: frozenset[str]) -> None:
         """Refuse arrays that share memory with one that a parallel kernel stores into."""
         arrays = [
             (name, value)
@@ -138,7 +138,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
         assert self._source is not None
         return self._source.span(self._source.tree)
 
-    def _kinds(self, given: Sequence[Any]) -> Kinds:
+    def _kinds(self, given: Sequence[object]) -> Kinds:
         """The types of arguments."""
         kinds: list[object] = []
         for name, value in zip(self.signature.parameters, given, strict=True):
@@ -205,7 +205,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
         """
         return self.version(*arguments).lower(stage)
 
-    def version(self, *arguments: Any) -> Version:
+    def version(self, *arguments: object) -> Version:
         """The version of the latest call, or for these arguments."""
         if self._source is None:
             raise TargetError("the target reference runs the Python function, which has no stages")
@@ -217,7 +217,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
 
     def tune(
         self,
-        *arguments: Any,
+        *arguments: object,
         seconds: float = 60,
         told: Callable[[Trial], object] = lambda trial: None,
     ) -> str:
@@ -257,7 +257,7 @@ def _recreated(module: str, name: str) -> Any:
     """The kernel of this name in a module: kernels are pickled by reference, as functions are."""
     import importlib
 
-    found: Any = importlib.import_module(module)
+    found = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found

@@ -81,7 +81,7 @@ class FunctionSource:
         return found
 
 
-def read_source(function: Callable[..., Any]) -> FunctionSource:
+def read_source(function: Callable[..., object]) -> FunctionSource:
     """The source of a function; raises TraceError where there is none, or it is no plain
     function.
     """

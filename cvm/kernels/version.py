@@ -39,7 +39,7 @@ class Version:
     number: int
     table: KernelTable | None = None  # once machine code takes its calls
 
-    def meet(self, values: Sequence[Any]) -> bool:
+    def meet(self, values: Sequence[object]) -> bool:
         """Test whether a written array may share memory with another, or elements with each
         other.
         """
@@ -261,7 +261,7 @@ class Version:
             cause, e.__cause__, e.__context__ = e.__cause__, None, None
             raise cause or e from None
 
-    def _program(self, pointers: Any, known: int, workspace: Any) -> int:
+    def _program(self, pointers: object, known: int, workspace: object) -> int:
         """The program, with memory for the buffers that a schedule gives it."""
         if self.has_workspace:
             from cvm.jit.functions.native_function import aligned_memory

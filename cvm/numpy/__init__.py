@@ -6,7 +6,7 @@ elements cannot be compiled, and REFUSED says what there is instead.
 """
 
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ..tracing.diagnose import fail
 from ..tracing.numpy_table import NUMPY_FUNCTIONS
@@ -26,7 +26,7 @@ REFUSED = {
 FUNCTIONS = tuple(n for n in NUMPY_FUNCTIONS if not n.endswith((".reduce", ".at")))
 
 
-def _refuse(message: str, *_: Any, **__: Any) -> NoReturn:
+def _refuse(message: str, *_: object, **__: object) -> NoReturn:
     fail(message)
 
 

@@ -11,7 +11,7 @@ from ..tracing.diagnose import fail, fail_unknown
 from ..tracing.trace import TracedArray
 
 
-def whole_number(value: Any, what: str) -> int:
+def whole_number(value: object, what: str) -> int:
     """Return an integer; diagnose any other value."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
         return int(value)
@@ -64,7 +64,7 @@ def known_count(x: TracedArray, axes: tuple[int, ...]) -> float | None:
     return float(np.prod(sizes, dtype=np.float64))  # type: ignore[arg-type]
 
 
-def known_numbers(given: Any, what: str) -> np.ndarray:
+def known_numbers(given: object, what: str) -> np.ndarray:
     """Return a vector that has to be known while compiling."""
     if isinstance(given, TracedArray) or np.ndim(given) != 1:
         fail(f"{what} are a one-dimensional array that is known while compiling")

@@ -23,7 +23,7 @@ Implementation = TypeVar("Implementation", bound=Callable[..., Any])
 
 
 def implements(
-    *counterparts: Any, shares_memory: bool = False
+    *counterparts: object, shares_memory: bool = False
 ) -> Callable[[Implementation], Implementation]:
     """Register a function as the implementation of functions of NumPy and attributes of arrays.
 
@@ -141,7 +141,7 @@ def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _as_numpy_gives(name: str, found: Any, args: Sequence[Any], shares: bool) -> Any:
+def _as_numpy_gives(name: str, found: object, args: Sequence[object], shares: bool) -> Any:
     """The result of a function as NumPy's: a view, an array of its own, or a scalar."""
     if isinstance(found, (tuple, list)):
         return type(found)(_as_numpy_gives(name, x, args, shares) for x in found)
@@ -167,7 +167,7 @@ def _signature_of_numpys(name: str) -> Signature | None:
 
 
 def _in_own_words(
-    name: str, own: Mapping[str, Parameter], args: tuple[Any, ...], options: dict[str, Any]
+    name: str, own: Mapping[str, Parameter], args: tuple[object, ...], options: dict[str, object]
 ) -> tuple[list[Any], dict[str, Any], Any]:
     """The arguments for NumPy's parameters as those of a function that may name them otherwise, and
     the value of `out`.

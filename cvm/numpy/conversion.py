@@ -32,7 +32,7 @@ def astype(x: TracedArray, dtype: Dtype | ElementType) -> TracedArray:
     return apply("numpy.elementwise", x, ufunc="astype", dtype=element)
 
 
-def by_dali(*arrays: Any) -> bool:
+def by_dali(*arrays: object) -> bool:
     """Test whether the trace follows the dali dialect's rules."""
     tracer = tracer_of(arrays)
     return tracer is not None and tracer.rules == "dali"
@@ -43,7 +43,7 @@ def arrays_of(*given: Any) -> list[TracedArray]:
     return known([x if isinstance(x, TracedArray) else np.asarray(x) for x in given])[1]
 
 
-def of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
+def of_one_type(arrays: Sequence[object], what: str) -> list[TracedArray]:
     """Return operands as traced arrays of one type, which Python's numbers take, too."""
     if not by_dali(*arrays):
         return common(arrays)
@@ -68,7 +68,7 @@ def of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
     return found
 
 
-def of_shape(shape: Any, found: TracedArray) -> TracedArray:
+def of_shape(shape: object, found: TracedArray) -> TracedArray:
     """Return a result, unless broadcasting has given it another shape."""
     if found.shape != shape:
         fail(f"an array of shape {found.shape} is no array of shape {shape}")

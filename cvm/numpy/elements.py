@@ -59,7 +59,7 @@ def _places_along(
     the axis mean: one shape for all.
     """
     x, over = (xp.ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
-    others: Any = tuple(1 if a == over else n for a, n in enumerate(x.shape))
+    others: object = tuple(1 if a == over else n for a, n in enumerate(x.shape))
     if at.ndim != x.ndim or at.dtype.kind not in "iu":
         fail(f"elements of {x.type} are numbered by integers in as many dimensions, got {at.type}")
     if tuple(1 if a == over else n for a, n in enumerate(at.shape)) != others:
@@ -166,8 +166,8 @@ def nan_to_num(
     x: TracedArray,
     copy: bool = True,
     nan: Any = 0.0,
-    posinf: Any = None,
-    neginf: Any = None,
+    posinf: object = None,
+    neginf: object = None,
 ) -> TracedArray:
     """Replace NaN and infinities by numbers."""
     if not copy and x.dtype.kind in "fc":

@@ -78,7 +78,7 @@ def tile(x: TracedArray, reps: Any) -> TracedArray:
 
 
 @implements(np.roll)
-def roll(x: TracedArray, shift: Any, axis: Any = None) -> TracedArray:
+def roll(x: TracedArray, shift: Any, axis: object = None) -> TracedArray:
     """Rotate the elements along axes."""
     if axis is None:
         return xp.reshape(roll(xp.ravel(x), shift, 0), x.shape)
@@ -152,12 +152,12 @@ def ones_like(x: TracedArray, dtype: Dtype | None = None, *, shape: Any = None) 
 
 
 @implements(np.empty_like)
-def empty_like(x: TracedArray, dtype: Dtype | None = None, *, shape: Any = None) -> TracedArray:
+def empty_like(x: TracedArray, dtype: Dtype | None = None, *, shape: object = None) -> TracedArray:
     """Make zeros in the form of an array, where NumPy leaves the elements open."""
     return _filled(0, x, dtype, shape)
 
 
-def _filled(value: int, x: TracedArray, dtype: Dtype | None, shape: Any) -> TracedArray:
+def _filled(value: int, x: TracedArray, dtype: Dtype | None, shape: object) -> TracedArray:
     return full_like(x, np.asarray(value, x.dtype if dtype is None else dtype), dtype, shape=shape)
 
 
@@ -190,7 +190,7 @@ def linspace(
 
 
 @implements(np.array_split)
-def array_split(x: TracedArray, sections: Any, axis: int = 0) -> list[TracedArray]:
+def array_split(x: TracedArray, sections: object, axis: int = 0) -> list[TracedArray]:
     """Split along an axis into views, of nearly equal sizes or before given indices."""
     at = whole_axis(axis, x.ndim)
     pieces = np.array_split(range(known_size(x, at)), np.asarray(sections).tolist())
@@ -199,7 +199,7 @@ def array_split(x: TracedArray, sections: Any, axis: int = 0) -> list[TracedArra
 
 
 @implements(np.split)
-def split(x: TracedArray, sections: Any, axis: int = 0) -> list[TracedArray]:
+def split(x: TracedArray, sections: object, axis: int = 0) -> list[TracedArray]:
     """Split along an axis into views, of equal sizes or before given indices."""
     if (
         isinstance(sections, (int, np.integer))
@@ -210,19 +210,19 @@ def split(x: TracedArray, sections: Any, axis: int = 0) -> list[TracedArray]:
 
 
 @implements(np.vsplit)
-def vsplit(x: TracedArray, sections: Any) -> list[TracedArray]:
+def vsplit(x: TracedArray, sections: object) -> list[TracedArray]:
     """Split along the first of at least two axes."""
     return split(x, sections, whole_axis(1, x.ndim) - 1)
 
 
 @implements(np.hsplit)
-def hsplit(x: TracedArray, sections: Any) -> list[TracedArray]:
+def hsplit(x: TracedArray, sections: object) -> list[TracedArray]:
     """Split along the second axis, or the only one."""
     return split(x, sections, 0 if x.ndim == 1 else 1)
 
 
 @implements(np.dsplit)
-def dsplit(x: TracedArray, sections: Any) -> list[TracedArray]:
+def dsplit(x: TracedArray, sections: object) -> list[TracedArray]:
     """Split along the third axis."""
     return split(x, sections, 2)
 
@@ -307,7 +307,7 @@ def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> TracedAr
 def broadcast_arrays(*arrays: ArrayLike) -> tuple[TracedArray, ...]:
     """Broadcast arrays to one shape."""
     found = arrays_of(*arrays)
-    shape: Any = np.broadcast_shapes(*(x.shape for x in found))  # type: ignore[arg-type]
+    shape = np.broadcast_shapes(*(x.shape for x in found))  # type: ignore[arg-type]
     if all(x.shape == shape for x in found):
         return tuple(as_array(x) for x in found)
     return tuple(broadcast_to(x, shape) for x in found)

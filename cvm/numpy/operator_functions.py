@@ -14,7 +14,7 @@ from ..tracing.trace import apply, tracer_of, ufunc_of_trace
 from .selection import clip, where
 
 # the dali dialect's functions, and what they are by NumPy's rules
-NUMPY: dict[str, str | Callable[..., Any]] = {
+NUMPY: dict[str, str | Callable[..., object]] = {
     **{
         n: n
         for n in (
@@ -59,7 +59,7 @@ class OperatorFunction:
         self.operator = name
         self.__doc__ = OPERATORS[name].__doc__
 
-    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+    def __call__(self, *operands: object, **attributes: object) -> Any:
         return apply(self.operator, *operands, **attributes)
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class RuleFunction(OperatorFunction):
     has for it.
     """
 
-    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+    def __call__(self, *operands: object, **attributes: object) -> Any:
         tracer = tracer_of(operands)
         fields = [f for f in OPERATORS[self.operator].fields if f.is_operand]
         wrong = not sum(f.required for f in fields) <= len(operands) <= len(fields)

@@ -251,7 +251,7 @@ def interp(
         )
     at, places, values = (astype(a, np.float64) for a in (at, places, values))
     n = known_size(places, 0)
-    below: Any = searchsorted(places, at, "right") - 1
+    below = searchsorted(places, at, "right") - 1
     below = np.clip(below, 0, max(n - 2, 0))
     above = np.minimum(below + 1, n - 1)
     x0, y0 = take(places, below), take(values, below)

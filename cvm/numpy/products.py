@@ -169,7 +169,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> TracedArray:
     rank = max(x.ndim, y.ndim)
     x, y = (xp.reshape(v, (1,) * (rank - v.ndim) + v.shape) for v in (x, y))
     spread = [xp.expand_dims(v, [2 * n + k for n in range(rank)]) for v, k in ((x, 1), (y, 0))]
-    sizes: Any = zip(x.shape, y.shape, strict=True)
+    sizes: object = zip(x.shape, y.shape, strict=True)
     return xp.reshape(spread[0] * spread[1], tuple(m * n for m, n in sizes))
 
 
@@ -228,7 +228,7 @@ def vector_norm(
 
 
 @implements(np.linalg.matrix_norm)
-def matrix_norm(x: TracedArray, ord: Any = "fro", keepdims: bool = False) -> TracedArray:
+def matrix_norm(x: TracedArray, ord: object = "fro", keepdims: bool = False) -> TracedArray:
     """Compute a norm of matrices."""
     return norm(x, ord, (-2, -1), keepdims)
 

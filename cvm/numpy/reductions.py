@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -128,7 +128,7 @@ def mean(
         return astype(mean(astype(x, F32), axis, keepdims=keepdims), x.type.element)
     over = reduced_axes(axis, x.ndim, of_numbers=False)
     if (size := known_count(x, over)) is not None:
-        count: Any = np.asarray(size, x.dtype)
+        count = np.asarray(size, x.dtype)
     else:  # the size is known at run time only
         ones = apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second")
         count = apply("theano.sum", ones, axis=over)

@@ -46,7 +46,7 @@ def reshape(x: TracedArray, *shape: Any, order: str = "C") -> TracedArray:
 
 
 @implements(np.ndarray.reshape)
-def reshaped(x: TracedArray, *shape: Any, order: str = "C") -> TracedArray:
+def reshaped(x: TracedArray, *shape: object, order: str = "C") -> TracedArray:
     """Reshape to a view where axes are split, otherwise a view or a copy, by NumPy's layout."""
     found = reshape(x, *shape, order=order)
     certain = order == "C" and _splits(x.shape, found.shape)
@@ -54,7 +54,7 @@ def reshaped(x: TracedArray, *shape: Any, order: str = "C") -> TracedArray:
 
 
 @implements(np.reshape)
-def reshape_function(x: TracedArray, shape: Any, order: str = "C") -> TracedArray:
+def reshape_function(x: TracedArray, shape: object, order: str = "C") -> TracedArray:
     """Reshape, as `np.reshape`, which takes the sizes as one argument."""
     return reshaped(x, shape, order=order)
 

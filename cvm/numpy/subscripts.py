@@ -20,7 +20,7 @@ SUBSCRIPTS = "subscripts are integers, slices, ..., None and arrays of integers"
 
 
 @implements(np.ndarray.__getitem__)
-def getitem(x: TracedArray, key: Any) -> TracedArray:
+def getitem(x: TracedArray, key: object) -> TracedArray:
     """Take elements as NumPy does: a view for slices, a copy for arrays, a scalar for numbers."""
     found, parts = subscript(x, key), key if isinstance(key, tuple) else (key,)
     if not found.ndim and not any(p is ... for p in parts):
@@ -35,7 +35,7 @@ def along_axis(x: TracedArray, axis: int, part: Any) -> TracedArray:
     return subscript(x, (slice(None),) * axis + (part,))
 
 
-def subscript(x: TracedArray, key: Any) -> TracedArray:
+def subscript(x: TracedArray, key: object) -> TracedArray:
     """Take elements by integers, slices, ..., None and arrays of integers, as in NumPy."""
     given = list(key) if isinstance(key, tuple) else [key]
     taken = sum(p is not None and p is not ... for p in given)
@@ -68,7 +68,7 @@ def subscript(x: TracedArray, key: Any) -> TracedArray:
     return expand_dims(x, new) if (new := tuple(n for n, p in enumerate(left) if p is None)) else x
 
 
-def indexed_axes(x: TracedArray, key: Any) -> tuple[list[TracedArray], tuple[int, ...]] | None:
+def indexed_axes(x: TracedArray, key: object) -> tuple[list[TracedArray], tuple[int, ...]] | None:
     """Return indices of one shape, and their axes, for a key of integers and arrays beside each
     other that takes the other axes whole; None for other keys.
     """
@@ -93,7 +93,7 @@ def indexed_axes(x: TracedArray, key: Any) -> tuple[list[TracedArray], tuple[int
     return _indices(places, sizes, x), over
 
 
-def _by_arrays(x: TracedArray, parts: list[Any], side_by_side: bool) -> TracedArray:
+def _by_arrays(x: TracedArray, parts: list[object], side_by_side: bool) -> TracedArray:
     """Index by arrays of integers: slices come first, then elements at the places that arrays give
     together.
     """
@@ -110,7 +110,7 @@ def _by_arrays(x: TracedArray, parts: list[Any], side_by_side: bool) -> TracedAr
     return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
 
 
-def _indices(parts: list[Any], sizes: list[Dim], x: TracedArray) -> list[TracedArray]:
+def _indices(parts: list[object], sizes: list[Dim], x: TracedArray) -> list[TracedArray]:
     """Return the places along axes that parts of a subscript give together, in one shape."""
     arrays = [x.tracer.array(_places(p, n)) for p, n in zip(parts, sizes, strict=True)]
     try:
@@ -124,7 +124,7 @@ def _indices(parts: list[Any], sizes: list[Dim], x: TracedArray) -> list[TracedA
     return [astype(a, np.int64) for a in same]
 
 
-def _places(part: Any, size: Dim) -> Any:
+def _places(part: object, size: Dim) -> Any:
     """Return the places along an axis that an array, a mask or a number of a subscript gives."""
     if isinstance(part, TracedArray) and part.dtype == np.bool_:
         fail(

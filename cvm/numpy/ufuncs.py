@@ -116,13 +116,13 @@ def ufuncs() -> "Mapping[str, Ufunc]":
     return ufunc_table.UFUNCS
 
 
-def by_dali(name: str, inputs: Sequence[Any]) -> Any:
+def by_dali(name: str, inputs: Sequence[object]) -> Any:
     """Compute the ufunc by the dali dialect; return NotImplemented where it has no operator."""
     found = DALI.get(ALIASES.get(name, name))
     return NotImplemented if found is None else apply(f"dali.{found}", *inputs)
 
 
-def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
+def by_numpy(name: str, inputs: Sequence[object]) -> Any:
     """Compute the ufunc as NumPy does; return NotImplemented where there is no formula for it."""
     if (name := ALIASES.get(name, name)) in RESULTS:
         return tuple(by_numpy(part, inputs) for part in RESULTS[name])
@@ -165,7 +165,7 @@ def known(inputs: Sequence[Any]) -> tuple[Tracer, list[Any]]:
     return tracer, [x if type(x) in PYTHON_NUMBERS else tracer.array(x) for x in inputs]
 
 
-def loop_of(name: str, inputs: Sequence[Any]) -> tuple[Tracer, list[Any], tuple[np.dtype, ...]]:
+def loop_of(name: str, inputs: Sequence[object]) -> tuple[Tracer, list[Any], tuple[np.dtype, ...]]:
     """Return the tracer of a ufunc's operands, the operands as `known` gives them, and the element
     types of the ufunc's loop for them.
     """
@@ -186,7 +186,7 @@ def loop_of(name: str, inputs: Sequence[Any]) -> tuple[Tracer, list[Any], tuple[
         fail(f"np.{ufunc.__name__} takes no operands of {shown}")
 
 
-def converted(tracer: Tracer, given: Any, dtype: np.dtype) -> TracedArray:
+def converted(tracer: Tracer, given: object, dtype: np.dtype) -> TracedArray:
     """Convert an operand to the element type of the loop; a weak one becomes it, a strong one is
     cast where that is needed.
     """
@@ -226,7 +226,7 @@ def common(inputs: Sequence[Any]) -> list[Any]:
     return [converted(tracer, x, dtype) for x in inputs]
 
 
-def _beyond(name: str, inputs: Sequence[Any]) -> Any:
+def _beyond(name: str, inputs: Sequence[object]) -> Any:
     """Decide a comparison with a Python integer that the array's type does not hold."""
     for place, given in enumerate(inputs):
         other = inputs[1 - place]

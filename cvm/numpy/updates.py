@@ -32,7 +32,7 @@ UFUNCS = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.m
 class IndexUpdate:
     """`x.at`; subscripted, the elements that are to be changed."""
 
-    def __init__(self, x: TracedArray, key: Any = ()) -> None:
+    def __init__(self, x: TracedArray, key: object = ()) -> None:
         self.x = x
         self.key = key
 
@@ -66,7 +66,7 @@ class IndexUpdate:
     def changed(self, name: str, values: ArrayLike) -> TracedArray:
         """Return a copy of the array in which values are combined with these elements."""
         x = self.x
-        given: Any = (
+        given = (
             values if isinstance(values, TracedArray) or np.isscalar(values) else np.asarray(values)
         )
         new = converted(x.tracer, given, x.dtype)
@@ -104,7 +104,7 @@ def _spread(values: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:
 ARRAY_METHODS["at"] = IndexUpdate
 
 
-def _mask(x: TracedArray, key: Any) -> TracedArray | np.ndarray | None:
+def _mask(x: TracedArray, key: object) -> TracedArray | np.ndarray | None:
     """Return the key as a mask of the array's rank, or None."""
     mask = np.asarray(key) if isinstance(key, (list, np.ndarray)) else key
     if not isinstance(mask, (TracedArray, np.ndarray)) or mask.dtype != np.bool_:
@@ -125,7 +125,7 @@ def _instead(x: TracedArray) -> str:
 
 
 @implements(np.ndarray.__setitem__)
-def setitem(x: TracedArray, key: Any, values: ArrayLike) -> None:
+def setitem(x: TracedArray, key: object, values: ArrayLike) -> None:
     """Change elements in place."""
     x.change_in_place(_instead(x))
     view = values.origin if isinstance(values, TracedArray) else None
@@ -134,7 +134,7 @@ def setitem(x: TracedArray, key: Any, values: ArrayLike) -> None:
     x.take_value(IndexUpdate(x, key).changed("set", values))
 
 
-def _ufunc_at(name: str, x: TracedArray, indices: Any, values: ArrayLike) -> None:
+def _ufunc_at(name: str, x: TracedArray, indices: object, values: ArrayLike) -> None:
     """Combine values with elements in place by a ufunc: `np.add.at(x, indices, values)`."""
     if not isinstance(x, TracedArray):
         fail(

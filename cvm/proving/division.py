@@ -9,7 +9,6 @@ decide; at these the difference is linear in the multiple, so the first and the 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import z3
 
@@ -89,7 +88,7 @@ def _unextended(x: Term, known: Mapping[int, int]) -> Term | None:
     if z3.is_app_of(x, z3.Z3_OP_ZERO_EXT):
         return x.arg(0)
     if z3.is_app_of(x, z3.Z3_OP_SIGN_EXT):
-        inner: Any = x.arg(0)
+        inner = x.arg(0)
         return inner if _most(inner, known) < 1 << inner.size() - 1 else None
     return None
 

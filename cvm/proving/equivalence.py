@@ -109,7 +109,7 @@ def program_of(module: Module, name: str, compiled: bool = False) -> Program:
     """The program of a function of a module, which the reference computes, or, as kernels round
     functions and sums of floats, code without any optimization.
     """
-    evaluate: Any = (
+    evaluate: object = (
         cvm.compile(module, name, "cpu", optimize=0)
         if compiled
         else cvm.compile(module, name, "reference")

@@ -145,7 +145,7 @@ class Translation:
         self,
         formulas: Formulas,
         symbols: Symbols,
-        bound: Mapping[Any, Dim],
+        bound: Mapping[object, Dim],
         limits: Mapping[int, tuple[int, int]],
     ) -> None:
         self.formulas, self.symbols, self.bound, self.limits = formulas, symbols, bound, limits

@@ -164,7 +164,7 @@ def quantize(
     return emitted(most_that_fit(len(order), lambda n: emitted(n).report, within))
 
 
-def _read(model: Any, data: Any, entry: str) -> Module:
+def _read(model: object, data: Any, entry: str) -> Module:
     """The program; that of a Python function takes one sample."""
     if isinstance(model, (str, PathLike)):
         from cvm.terminal.files import load

@@ -140,7 +140,7 @@ def _check_whole(left: int, type: Type) -> None:
         raise cvm.Error(f"the data ends within a batch: {left} of {first} samples are left")
 
 
-def _by_name(given: Mapping[str, Any], arguments: Sequence[Value]) -> list[np.ndarray]:
+def _by_name(given: Mapping[str, object], arguments: Sequence[Value]) -> list[np.ndarray]:
     """The arrays of the arguments, in their element types."""
     names = [a.name for a in arguments]
     if set(given) != set(names):

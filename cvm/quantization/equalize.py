@@ -53,7 +53,7 @@ def _pairs(graph: FloatGraph) -> Iterator[tuple[Operation, Operation]]:
     for second in graph.live:
         if second.operator.name not in LAYERS:
             continue
-        value: Any = second.operator.x  # type: ignore[attr-defined]
+        value = second.operator.x  # type: ignore[attr-defined]
         while (first := made.get(value)) is not None and uses[value] == 1:
             if first.operator.name in LAYERS:
                 yield first, second

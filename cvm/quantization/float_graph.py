@@ -102,7 +102,7 @@ class FloatGraph:
 
     def __post_init__(self) -> None:
         for operation in self.function.operations:
-            operator: Any = operation.operator
+            operator = operation.operator
             if isinstance(operator, Const):
                 self.constants[operation.results[0]] = np.array(operator.data.array)
             elif self._is_constant(operation):
@@ -416,7 +416,7 @@ class FloatGraph:
 
         with np.errstate(all="ignore"):
             for operation in functions:
-                operator: Any = operation.operator.map(array)
+                operator = operation.operator.map(array)
                 known[operation.results[0]] = np.asarray(operator.reference())
         return known[functions[-1].results[0]].reshape(-1) if functions else start.reshape(-1)
 

@@ -161,7 +161,7 @@ class _Writer(ModelWriter):
         index: int,
         w: np.ndarray,
         bias: np.ndarray | None,
-        **attributes: Any,
+        **attributes: object,
     ) -> int:
         """A QLinearConv whose scales of weights give the factors of a requantization."""
         o: Any = self.made[y].operator
@@ -177,7 +177,7 @@ class _Writer(ModelWriter):
         return self.limited(found, o.min, o.max)
 
 
-def _scales(factors: np.ndarray, x: Any, y: Any) -> np.ndarray:
+def _scales(factors: np.ndarray, x: object, y: object) -> np.ndarray:
     """The scale of weights of each factor: a number of f32 that gives it."""
     found = (factors * y / x).astype(np.float32)
     for n, factor in enumerate(factors):
@@ -254,9 +254,9 @@ def layer(to: _Writer, y: Value, sums: Any) -> None:
     to.give(y, to.layer(y, sums.x, index, w, bias, group=sums.groups, **window))
 
 
-def window_sums(to: _Writer, y: Value, sums: Any) -> None:
+def window_sums(to: _Writer, y: Value, sums: object) -> None:
     """The sum of each window over rows and columns, as a layer of weights that are 1."""
-    windows: Any = to.summed(sums)[2]
+    windows = to.summed(sums)[2]
     index, p = to.tensor(windows.x), to.quantities(windows.x)
     channels = sizes_of(windows.x)[1]
     zero_point = int(np.prod(windows.sizes)) * p.zero_point
@@ -306,7 +306,7 @@ def quantize(to: _Writer, y: Value) -> None:
     for v in before:
         made = to.made.get(v)
         if made is not None and scalar_function(made) == "true_div" and _element(v) is F32:
-            x: Any = made.operator.operands()[0][1]
+            x = made.operator.operands()[0][1]
             node = Node(Builder(), x)
             if x in to.laid and same(y, quantized(node, *parameters(node, p), I8), to.made):
                 inputs = [to.tensor(x), *to.numbers(p)]

@@ -93,7 +93,7 @@ class PowersOfTwo(Scheme):
 
     def weighted(self, operation: Operation) -> Quantized:
         layer = self.layer(operation)
-        o: Any = operation.operator
+        o = operation.operator
         x, w, into = layer.x.parameters, layer.w, bits_of(layer.x.parameters)
         bits = self.fraction_bits(w, limit := alpha(self.bits_of_weights(layer)))
         most = float(np.abs(layer.b).max(initial=0))

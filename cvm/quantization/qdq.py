@@ -25,13 +25,13 @@ class Qdq(Tflite):
     name: ClassVar[str] = "qdq"
     widths: ClassVar[tuple[int, ...]] = (8,)
 
-    def ratio(self, x: float, w: Any, y: float) -> Any:
+    def ratio(self, x: float, w: object, y: float) -> Any:
         return np.float32(x) * np.asarray(w, np.float32) / np.float32(y)
 
     def rescaled(
         self,
         x: Node,
-        factors: Any,
+        factors: object,
         p: Parameters,
         bound: int,
         input_zero: int = 0,
@@ -79,7 +79,7 @@ def parameters(like: Node, p: Parameters) -> tuple[Node, Node]:
 
 def onnx_softmax(x: Node, p: Parameters) -> Node:
     """The softmax of the last axis of i8 of a scale, as onnxruntime computes it."""
-    numbers: list[Any] = []
+    numbers = []
     for q in (p, SOFTMAX):
         numbers += [np.array(q.scale, np.float32), np.array(q.zero_point, np.int8)]
     made = qlinear_softmax(cast(Any, Program(x)), x, *numbers)

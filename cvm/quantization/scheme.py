@@ -32,7 +32,7 @@ class Parameters:
     low: int
     high: int
 
-    def integers(self, x: Any) -> np.ndarray:
+    def integers(self, x: object) -> np.ndarray:
         """The integers nearest to numbers, halves to even, within the limits."""
         q = (
             np.rint(np.nan_to_num(np.asarray(x, np.float64) / self.scale, nan=0.0))
@@ -355,7 +355,7 @@ class Scheme:
     def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
         return self.builder.apply(name, *operands, **attributes)
 
-    def mapped(self, operation: Operation, x: Node, **changes: Any) -> Node:
+    def mapped(self, operation: Operation, x: Node, **changes: object) -> Node:
         """An operation applied to another operand."""
         operator = replace(operation.operator.map(lambda _: x.value), **changes)  # type: ignore[type-var]
         return self.builder.node(self.builder.add(operator)[0])
@@ -380,7 +380,7 @@ class Scheme:
         return int(np.prod(sizes))
 
 
-def rounded_bias(b: np.ndarray, scale: Any) -> np.ndarray:
+def rounded_bias(b: np.ndarray, scale: object) -> np.ndarray:
     return np.clip(np.rint(b / scale), -(2.0**30), 2.0**30).astype(np.int64)
 
 

@@ -60,7 +60,7 @@ class Tflite(Scheme):
         return x * w / y
 
     def requantized(
-        self, operation: Operation, x: Node, factors: Any, bound: int, input_zero: int = 0
+        self, operation: Operation, x: Node, factors: object, bound: int, input_zero: int = 0
     ) -> Quantized:
         """Accumulators times a factor, or one for each channel, as numbers of the result."""
         p, (low, high) = self.own(operation), self.limits(operation)
@@ -69,7 +69,7 @@ class Tflite(Scheme):
     def rescaled(
         self,
         x: Node,
-        factors: Any,
+        factors: object,
         p: Parameters,
         bound: int,
         input_zero: int = 0,

@@ -8,7 +8,7 @@ read back, the model has the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -103,7 +103,7 @@ class _Writer(ModelWriter):
         inputs: Sequence[int],
         shape: Sequence[int],
         quantities: Quantities | None,
-        options: dict[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
         type: str = "INT8",
     ) -> int:
         """The tensor that an operator makes."""
@@ -154,7 +154,7 @@ class _Writer(ModelWriter):
         shape: Sequence[int],
         quantities: Quantities,
         limits: tuple[int | None, int | None],
-        options: dict[str, Any],
+        options: dict[str, object],
         activations: bool = True,
     ) -> int:
         """An operator whose result is held within limits: by its activation where one has these."""
@@ -237,7 +237,7 @@ class _Writer(ModelWriter):
         limits = o.min, o.max
         return self.clamped(op, inputs, shape, (scale, zero_point), limits, window)
 
-    def weight_scales(self, o: Any, channels: int, x: float, y: float) -> list[float]:
+    def weight_scales(self, o: object, channels: int, x: float, y: float) -> list[float]:
         """The scale of each channel's weights: the number of f32 that gives its multiplier."""
         pairs = self.factors(o)
         found = []
@@ -371,12 +371,12 @@ def window_sums(to: _Writer, y: Value, windows: Any) -> None:
 
 def softmax(to: _Writer, y: Value, o: Any) -> None:
     """The operations of a softmax: those that would be emitted for its operand."""
-    gather: Any = to.made.get(o.x)
+    gather: object = to.made.get(o.x)
     indices = getattr(gather.operator, "indices", ()) if gather is not None else ()
     below = to.made.get(indices[0]) if indices else None
     casts = [v for _, v in below.operator.operands()] if below is not None else []
     cast = to.made.get(casts[-1]) if casts else None
-    x: Any = cast.operator.operands()[0][1] if cast is not None else None
+    x: object = cast.operator.operands()[0][1] if cast is not None else None
     if x is None or x.known_type.rank != 2 or x.known_type.element is not I8:
         raise Unstated("it is no softmax of rows")
     index = to.tensor(x)
@@ -439,7 +439,7 @@ def table(to: _Writer, y: Value, o: Any) -> None:
     to.give(y, found, order)
 
 
-LAYERS: dict[str, Callable[[_Writer, Value, Any], None]] = {
+LAYERS: dict[str, Callable[[_Writer, Value, object], None]] = {
     "quant.conv2d": convolution,
     "quant.dense": dense,
     "theano.sum": total,

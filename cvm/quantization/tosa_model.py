@@ -369,7 +369,7 @@ def cast(to: _Writer, y: Value, o: Any) -> None:
 
 def total(to: _Writer, y: Value, o: Any) -> None:
     if o.x not in to.laid:
-        windows: Any = to.summed(o)[2]
+        windows = to.summed(o)[2]
         fill = int(windows.fill)
         index = to.tensor(windows.x, TO_NHWC)
         channels, count = to.tensors[index].shape[3], int(np.prod(windows.sizes))

@@ -159,7 +159,7 @@ def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ..
         wide = np.int64 if element.name != "ui64" else np.uint64
         return random.integers(low, high, shape, wide, endpoint=True).astype(element.dtype)
     low, high = bounds or (-1.0, 1.0)
-    numbers: Any = random.uniform(low, high, shape)
+    numbers = random.uniform(low, high, shape)
     if element.kind == "complex":
         numbers = numbers + 1j * random.uniform(low, high, shape)
     return np.asarray(numbers).astype(element.dtype)

@@ -51,7 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 Argument = tuple[list[str], dict[str, Any]]
 
 
-def _arg(names: str, help: str | None = None, **how: Any) -> Argument:
+def _arg(names: str, help: str | None = None, **how: object) -> Argument:
     return names.split(), {"help": help, **how}
 
 
@@ -675,7 +675,7 @@ class _Parser(argparse.ArgumentParser):
 
     given: Sequence[str] = ()
 
-    def parse_known_args(self, *args: Any, **named: Any) -> Any:
+    def parse_known_args(self, *args: Any, **named: object) -> Any:
         self.given = sys.argv[1:] if not args or args[0] is None else args[0]
         found, more = super().parse_known_args(*args, **named)
         return (
@@ -717,7 +717,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for name, (help, arguments) in COMMANDS.items():
         examples = "".join(f"\n  cvm {line}" for line in EXAMPLES.get(name, ()))
-        command: Any = commands.add_parser(
+        command: object = commands.add_parser(
             name,
             help=help,
             description=f"{help[0].upper()}{help[1:]}.",

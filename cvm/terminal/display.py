@@ -27,7 +27,7 @@ def shown(name: str, array: np.ndarray) -> str:
 def values(array: np.ndarray) -> str:
     """A small array in full; of a large one the first elements and the range."""
     if array.size <= WHOLE:
-        form: Any = {
+        form = {
             "separator": ", ",
             "prefix": "  ",
             "threshold": sys.maxsize,
@@ -70,7 +70,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / unit:.3g} {name}"
 
 
-def timed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, float]:
+def timed(function: Callable[..., object], *args: object, **kwargs: object) -> tuple[Any, float]:
     """The result of a call, and its seconds."""
     began = time.perf_counter()
     return function(*args, **kwargs), time.perf_counter() - began

@@ -15,7 +15,7 @@ SUMMARY = 100  # characters of an operator's line in the list
 
 
 def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
-    operators: dict[str, list[type[Operator[Any]]]] = {d: [] for d in sorted(OPERATORS.dialects())}
+    operators = {d: [] for d in sorted(OPERATORS.dialects())}
     for _, op in sorted(OPERATORS.items()):
         operators[op.dialect].append(op)
     return operators
@@ -46,7 +46,7 @@ def _first_paragraph(text: str | None) -> str:
     return " ".join((text or "").strip().partition("\n\n")[0].split())
 
 
-def page(op: type[Operator[Any]]) -> str:
+def page(op: type[Operator[object]]) -> str:
     sections = {title: "\n".join(columns(rows, "<<<<")) for title, rows in tables(op).items()}
     sections |= {"example": dedent(op.example).strip()}
     parts = [op.name, inspect.getdoc(op) or "", "usage\n" + indent(usage(op), "  ")]
@@ -54,7 +54,7 @@ def page(op: type[Operator[Any]]) -> str:
     return "\n\n".join(parts)
 
 
-def tables(op: type[Operator[Any]]) -> dict[str, list[tuple[str, ...]]]:
+def tables(op: type[Operator[object]]) -> dict[str, list[tuple[str, ...]]]:
     """The operands, attributes, results and constraints of an operator, each by its name."""
     notes = _notes(op)
     kinds = {"optional": "optional", "variadic": "any number"}
@@ -78,7 +78,7 @@ def tables(op: type[Operator[Any]]) -> dict[str, list[tuple[str, ...]]]:
     }
 
 
-def usage(op: type[Operator[Any]]) -> str:
+def usage(op: type[Operator[object]]) -> str:
     """The operator's syntax: `%y = cvm.conv2d %x, %w[, %b] {strides = ...}`."""
     operands = ""
     for f in op.fields:
@@ -91,7 +91,7 @@ def usage(op: type[Operator[Any]]) -> str:
     return f"{', '.join('%' + r for r in op.results)} = {op.name} {operands}{attributes}".rstrip()
 
 
-def _notes(op: type[Operator[Any]]) -> dict[str, str]:
+def _notes(op: type[Operator[object]]) -> dict[str, str]:
     """The comments beside the fields, by field: most often the shape."""
     notes: dict[str, str] = {}
     for cls in reversed(op.__mro__):

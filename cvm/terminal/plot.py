@@ -128,7 +128,7 @@ def _figure(
     if not (shown := [n for n, arrays in readings.items() if n in images or arrays[-1].ndim <= 1]):
         raise cvm.Error(f"nothing to show: {_shapes(readings)}")
     figure = Figure(figsize=(5 * min(len(shown), 3), 4 * -(-len(shown) // 3)), layout="constrained")
-    panels: Any = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False)
+    panels = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False)
     for name, panel in zip(shown, panels.flat, strict=False):
         panel.set_title(name)
         if name in images and _is_matrix(images[name][-1]):

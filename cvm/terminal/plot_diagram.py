@@ -29,7 +29,7 @@ def plot_diagram(
     drawn = drawings(module, functions, collapsed)
     width = max((d.width for d in drawn), default=0.0) + 2 * MARGIN
     height = sum(d.height + 2 * LINE + 2 * MARGIN for d in drawn) + MARGIN
-    figure: Any = Figure((width / DPI, height / DPI), DPI)
+    figure = Figure((width / DPI, height / DPI), DPI)
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
     y = MARGIN
@@ -38,7 +38,7 @@ def plot_diagram(
         y += drawing.height + 2 * LINE + 2 * MARGIN
     file = BytesIO()
     sharp = min(SHARP, MOST_PIXELS / max(width, height))
-    date: dict[str, Any] = {"CreationDate": None} if kind == "pdf" else {}
+    date = {"CreationDate": None} if kind == "pdf" else {}
     figure.savefig(file, format=kind, dpi=DPI * sharp, metadata=date)
     return file.getvalue()
 

@@ -80,7 +80,7 @@ class Watch:
         return [self._watched(p, of) for p in passes]
 
     def _watched(self, step: Pass, of: str) -> Pass:
-        def measured(item: Any, context: Context) -> Any:
+        def measured(item: object, context: Context) -> Any:
             result, seconds = timed(step.run, item, context)
             self.timing.add((f"@{of}", step.level, step.name), seconds)
             return result
@@ -123,7 +123,7 @@ def verify_formulas(step: Pass, formulas: Formulas, context: Context) -> None:
     )
 
 
-def text_of(item: Any, generic: bool = False) -> str:
+def text_of(item: object, generic: bool = False) -> str:
     match item:
         case Function():
             return print_module(Module({item.name: item}), generic)

@@ -39,7 +39,7 @@ Arrays = list[np.ndarray]
 Running = Callable[[str, str, Arrays], object]  # notes a target and arguments before they are run
 
 
-def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
+def check_operators(operators: Sequence[type[Operator[object]]]) -> int:
     """Print the mistake of each wrong operator, and a count; 1 if some are wrong."""
     wrong, present = 0, [t for t in TARGETS if not TARGETS[t].missing()]
     targets = cast("list[TargetName]", present)  # `compile` takes those of other packages too
@@ -52,14 +52,14 @@ def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
 
 
 def _isolated(
-    operators: Sequence[type[Operator[Any]]], targets: Sequence[TargetName]
+    operators: Sequence[type[Operator[object]]], targets: Sequence[TargetName]
 ) -> Iterator[tuple[type[Operator[Any]], str]]:
     """The mistake of each operator, by a child process, and by another one after each crash."""
     done = 0
     while done < len(operators):
         at: tuple[TargetName, str, Arrays] | None = None
 
-        def check_rest(send: Callable[[Any], object], first: int = done) -> None:
+        def check_rest(send: Callable[[object], object], first: int = done) -> None:
             for op in operators[first:]:
                 send(_mistake(op, targets, lambda *noted: send(noted)))
 
@@ -74,7 +74,7 @@ def _isolated(
                 done += 1
 
 
-def _child(work: Callable[[Callable[[Any], object]], object]) -> Iterator[Any]:
+def _child(work: Callable[[Callable[[object], object]], object]) -> Iterator[Any]:
     """The messages of a child process, and last the number of the signal that ended it, or 0."""
     reading, writing = os.pipe()
     with warnings.catch_warnings(action="ignore"):  # of threads, which `fork_safety` deals with
@@ -101,7 +101,9 @@ def _child(work: Callable[[Callable[[Any], object]], object]) -> Iterator[Any]:
     yield os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)
 
 
-def _crash(op: type[Operator[Any]], number: int, at: tuple[TargetName, str, Arrays] | None) -> str:
+def _crash(
+    op: type[Operator[object]], number: int, at: tuple[TargetName, str, Arrays] | None
+) -> str:
     """The mistake of an operator whose process ended, with the smallest arguments that end it."""
     name = signal.Signals(number).name if number > 0 else f"exit status {-number}"
     if at is None:
@@ -118,7 +120,7 @@ def _crash(op: type[Operator[Any]], number: int, at: tuple[TargetName, str, Arra
     return f"its formula ({_formula(op)}) ends with {name} on {target}; {arguments(arrays)}"
 
 
-def _mistake(op: type[Operator[Any]], targets: Sequence[TargetName], running: Running) -> str:
+def _mistake(op: type[Operator[object]], targets: Sequence[TargetName], running: Running) -> str:
     try:
         return _checked(op, targets, running)
     except cvm.Error as e:
@@ -145,7 +147,7 @@ def _checked(op: type[Operator[Any]], targets: Sequence[TargetName], running: Ru
     )
 
 
-def _changed_results(op: type[Operator[Any]], function: Function) -> str:
+def _changed_results(op: type[Operator[object]], function: Function) -> str:
     """The result of an operator with an effect that has not the type of its operand."""
     for o in function.operations:
         if isinstance(o.operator, op):
@@ -158,16 +160,16 @@ def _changed_results(op: type[Operator[Any]], function: Function) -> str:
 
 
 def _difference(
-    op: type[Operator[Any]],
+    op: type[Operator[object]],
     module: Module,
     function: Function,
     targets: Sequence[TargetName],
     running: Callable[[str, Arrays], object],
 ) -> str:
     """The first difference between a target and the reference on random arguments."""
-    functions: dict[str, Any] = {t: cvm.compile(module, function.name, t) for t in targets}
-    sanitized: Any = cvm.compile(module, function.name, "cpu", sanitize=True)
-    reference: Any = functions.pop("reference")
+    functions = {t: cvm.compile(module, function.name, t) for t in targets}
+    sanitized = cvm.compile(module, function.name, "cpu", sanitize=True)
+    reference = functions.pop("reference")
     if op in LOWERINGS and not op.is_expanded:  # which compilations use the formula of
         stated = stated_by_others(function, Context(module), lambda o: isinstance(o, op))
         converted = module.with_functions({**module.functions, function.name: stated})
@@ -233,7 +235,7 @@ def _difference(
     return ""
 
 
-def _stated(op: type[Operator[Any]], target: str, on: str) -> str:
+def _stated(op: type[Operator[object]], target: str, on: str) -> str:
     """The formula or lowering that a target ran, with its place."""
     if target == "lowering":
         return f"its lowering ({place(LOWERINGS[op][0].declared)}){on} cpu"
@@ -241,7 +243,7 @@ def _stated(op: type[Operator[Any]], target: str, on: str) -> str:
     return f"its {what} ({_formula(op)}){on} {target}"
 
 
-def _formula(op: type[Operator[Any]]) -> str:
+def _formula(op: type[Operator[object]]) -> str:
     if op.is_expanded and op in LOWERINGS:
         return place(LOWERINGS[op][0].declared)
     return place(getattr(op, "nest" if op.has_nest() else "element"))

@@ -115,7 +115,7 @@ class _Slopes:
         values = [*(Value(a.name, a.type) for a in function.arguments), *seeds]
         count = len(wrt) if self.reverse else len(function.results)
         found = tuple(Value(f"derivative{n}", None) for n in range(count))
-        operator: Any = kind(tuple(values), Symbol(function.name), wrt=tuple(wrt))
+        operator = kind(tuple(values), Symbol(function.name), wrt=tuple(wrt))
         name = f"{function.name}.derivative"
         made = Function(name, tuple(values), (Operation(operator, found),), found)
         derived = verify(module.with_functions({**module.functions, name: made}))
@@ -174,7 +174,7 @@ def _sum(arrays: Arrays) -> float:
 
 
 def rewritten_programs(
-    op: type[Operator[Any]], function: Function
+    op: type[Operator[object]], function: Function
 ) -> Iterator[tuple[Function, Function, Sequence[Pattern]]]:
     """Programs that patterns, or the operator's `simplified`, rewrite at an operation of the
     example's operator; each with the rewritten program and these patterns.
@@ -189,7 +189,7 @@ def rewritten_programs(
             yield program, simpler, [*rewriting.applied]  # others are of other operators
 
 
-def wrong_simplification(op: type[Operator[Any]], module: Module, function: Function) -> str:
+def wrong_simplification(op: type[Operator[object]], module: Module, function: Function) -> str:
     """The first program to which patterns, or the operator's `simplified`, give another result."""
     texts = ((p, p.rewrite) for p in PATTERNS.values() if p.rewrite and op in p.roots)
     stated = ((_of_sizes(r.before), _of_sizes(r.after), [p]) for p, r in texts)
@@ -286,7 +286,7 @@ def _constants(type: TensorType) -> Iterator[Operation]:
         with suppress(ValueError, OverflowError), np.errstate(all="ignore"):
             array = np.full(type.array_shape, fill, type.element.dtype)
             if array.size and (fill != fill or array.flat[0] == fill):
-                constant: Any = Const(Data(array, splat=array.size > 1), type)
+                constant = Const(Data(array, splat=array.size > 1), type)
                 yield Operation(constant, (Value("c", type),))
 
 
@@ -307,7 +307,7 @@ def _producers(dialect: str, type: TensorType) -> Iterator[Operation]:
 def samples(function: Function) -> Iterator[Arrays]:
     """Extreme values, each for all arguments and in turns."""
     edges = [_edges(a.known_type.element.dtype) for a in function.arguments]
-    shapes: list[Any] = [a.known_type.array_shape for a in function.arguments]
+    shapes = [a.known_type.array_shape for a in function.arguments]
     for shift in range(max(map(len, edges), default=0)):
         for turn in (0, 1):
             yield [

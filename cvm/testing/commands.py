@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from difflib import unified_diff
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 
@@ -153,7 +152,7 @@ def _module(test: Filetest, command: Command) -> Module:
 
 def _text(test: Filetest, command: Command) -> Golden:
     """The text of a stage, or what a pass makes of the program."""
-    name: Any = command.name
+    name = command.name
     program = _program(test, command)
     if name in all_stages():
         golden = {entry: _lines(compiled(program, entry).lower(name)) for entry in entries(program)}

@@ -12,7 +12,7 @@ from cvm.dialect.types.tensor_types import kind_of
 
 TRIES = 400  # calls that making the arguments small may take
 Arrays = list[np.ndarray]
-SIMPLER: tuple[Callable[[np.ndarray], Any], ...] = (
+SIMPLER: tuple[Callable[[np.ndarray], object], ...] = (
     lambda x: x * 0 if x.dtype.kind in "iub" else np.zeros_like(x),
     lambda x: x != 0,
     lambda x: np.round(np.real(x)) if kind_of(x.dtype) in "fc" else x,

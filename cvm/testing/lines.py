@@ -48,7 +48,7 @@ def _values(text: str) -> list[Any]:
         ) from None
 
 
-def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
+def as_array(value: object, dtype: np.dtype, shape: tuple[object, ...]) -> np.ndarray:
     """A literal as an array of this type; `[]` takes the shape where that holds no elements."""
     if (exact := np.array(value, object)).size == 0 and any(
         n == 0 for n in shape if isinstance(n, int)

@@ -67,9 +67,11 @@ class Part:
     name: str
     text: str = ""
     calls: tuple[tuple[int, dict[str, int]], ...] = ()
-    traced: Callable[[Callable[..., Any], str], Outcome] | None = field(default=None, compare=False)
+    traced: Callable[[Callable[..., object], str], Outcome] | None = field(
+        default=None, compare=False
+    )
 
-    def outcome(self, compile: Callable[..., Any]) -> Outcome:
+    def outcome(self, compile: Callable[..., object]) -> Outcome:
         """The arrays that the part gives where `compile` compiles its programs."""
         if self.traced is not None:
             return self.traced(compile, self.name)
@@ -305,7 +307,7 @@ def _floats(name: str, *shape: int, scale: int = 0) -> np.ndarray:
     return np.ldexp(elements(name, ELEMENT_TYPES["f32"], shape, TAME), -scale).astype(np.float32)
 
 
-def integers(compile: Callable[..., Any], name: str) -> Outcome:
+def integers(compile: Callable[..., object], name: str) -> Outcome:
     """A convolutional network of integers, for batches of several sizes, its weights being
     constants.
     """
@@ -337,7 +339,7 @@ def integers(compile: Callable[..., Any], name: str) -> Outcome:
     ]
 
 
-def long_sums(compile: Callable[..., Any], name: str) -> Outcome:
+def long_sums(compile: Callable[..., object], name: str) -> Outcome:
     """Sums of more than 262,144 terms, which go by blocks, for one row and for several."""
     terms = (1 << 18) + 4101
     x, w = _floats(f"{name} x", 7, terms), _floats(f"{name} w", terms, 9)
@@ -349,7 +351,7 @@ def long_sums(compile: Callable[..., Any], name: str) -> Outcome:
     return [array for m in (1, 5, 7) for array in called(function, (x[:m], w))]
 
 
-def attention(compile: Callable[..., Any], name: str) -> Outcome:
+def attention(compile: Callable[..., object], name: str) -> Outcome:
     """A layer of attention in floats, with layer normalization and a feed-forward network."""
     n, d, h = 33, 64, 96
     q, k, v, o = (_floats(f"{name} {w}", d, d, scale=4) for w in "qkvo")
@@ -359,7 +361,7 @@ def attention(compile: Callable[..., Any], name: str) -> Outcome:
         centered = x - x.mean(-1, keepdims=True)
         return centered / np.sqrt((centered * centered).mean(-1, keepdims=True) + np.float32(1e-5))
 
-    def layer(x: Any) -> Any:
+    def layer(x: object) -> Any:
         y = normalized(x)
         scores = (y @ q) @ (y @ k).T * np.float32(0.125)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -375,7 +377,7 @@ def training(compile: Callable[..., Any], name: str) -> Outcome:
     x, labels = _floats(f"{name} x", 48, 20), np.eye(6, dtype=np.float32)[np.arange(48) % 6]
     weights = [_floats(f"{name} w1", 20, 32, scale=3), _floats(f"{name} w2", 32, 6, scale=3)]
 
-    def loss(w1: Any, w2: Any, x: Any, labels: Any) -> Any:
+    def loss(w1: Any, w2: Any, x: Any, labels: object) -> Any:
         scores = np.tanh(x @ w1) @ w2
         scores = scores - scores.max(-1, keepdims=True)
         return (np.log(np.exp(scores).sum(-1)) - (scores * labels).sum(-1)).mean()

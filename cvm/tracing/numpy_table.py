@@ -18,7 +18,7 @@ from .diagnose import fail
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # such as sum, linalg.norm and add.reduce
 ARRAY_METHODS: dict[str, Callable[..., Any]] = {}  # such as sum, T and __getitem__
-UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # the meaning of ufuncs, by rules
+UFUNC_RULES: dict[str, Callable[[str, object], object]] = {}  # the meaning of ufuncs, by rules
 
 
 def numpy_method(declared: Declared) -> Declared:

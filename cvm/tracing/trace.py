@@ -189,7 +189,7 @@ class Tracer:
             return self.constant(array, span).value
         fail(f"expected an array or a number, got {type(given).__name__}", span)
 
-    def finish(self, results: list[Any]) -> Module:
+    def finish(self, results: list[object]) -> Module:
         """The recorded program, whose first function is this one."""
         return verify(
             Module({self.name: self.function(results), **self.functions}, self.span.source.filename)
@@ -236,7 +236,7 @@ def element_of(dtype: Any, span: Span | None = None) -> ElementType:
     return found or fail(f"no element type holds NumPy's {np.dtype(dtype)}", span)
 
 
-def tracer_of(operands: Any) -> Tracer | None:
+def tracer_of(operands: object) -> Tracer | None:
     """The tracer that records what is done with these operands; None where none of them is
     traced.
     """
@@ -267,15 +267,15 @@ def within(value: Any, opened: bool = False) -> Iterator[Any]:
 
 def _bind(
     tracer: Tracer,
-    operator: type[Operator[Any]],
-    given: list[Any],
-    attributes: dict[str, Any],
+    operator: type[Operator[object]],
+    given: list[object],
+    attributes: dict[str, object],
     span: Span,
 ) -> dict[str, Any]:
     """The operator's fields from positional operands and keyword attributes (an operand may be
     given by name too).
     """
-    values: dict[str, Any] = {}
+    values = {}
     fields = {f.name: f for f in operator.fields}
     for f in operator.fields:
         if f.kind == "variadic":
@@ -307,7 +307,7 @@ def _bind(
     return values
 
 
-def _attribute(operator: type[Operator[Any]], field: Field, value: Any, span: Span) -> Any:
+def _attribute(operator: type[Operator[object]], field: Field, value: Any, span: Span) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if field.annotation is ElementType and not isinstance(value, ElementType):
@@ -340,7 +340,7 @@ def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
     return [x if isinstance(k, type) and not whole else a.astype(t) for x, a, k, t in given]
 
 
-def weak_kind(given: Any) -> type | None:
+def weak_kind(given: object) -> type | None:
     """int, float or complex for a Python number, or a traced argument that was one."""
     if isinstance(given, TracedArray):
         return given.weak
@@ -421,7 +421,7 @@ class Memory:
 
 def element_numbers(x: TracedArray) -> TracedArray:
     """The number of each element, in row-major order."""
-    found: Any = np.zeros((), np.int64)
+    found = np.zeros((), np.int64)
     for axis in range(x.ndim):
         if not isinstance(x.shape[axis], int):
             fail("elements are changed in arrays whose sizes are known while compiling")
@@ -453,10 +453,10 @@ def _arithmetic(name: str) -> tuple[BinaryMethod, BinaryMethod, BinaryMethod]:
             fail("arrays have no powers modulo a number")
         return _binary(self, name, other)
 
-    def right(self: TracedArray, other: Any) -> Any:
+    def right(self: TracedArray, other: object) -> Any:
         return _operator(name, other, self)
 
-    def in_place(self: TracedArray, other: Any) -> Any:
+    def in_place(self: TracedArray, other: object) -> Any:
         if self.is_scalar:
             return _binary(self, name, other)
         self.change_in_place(
@@ -468,7 +468,7 @@ def _arithmetic(name: str) -> tuple[BinaryMethod, BinaryMethod, BinaryMethod]:
 
 
 def _comparison(name: str) -> BinaryMethod:
-    def compare(self: TracedArray, other: Any) -> Any:
+    def compare(self: TracedArray, other: object) -> Any:
         return _binary(self, name, other)
 
     return compare
@@ -512,7 +512,9 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
         self.is_read_only = False
         self.memory: Memory | None = None  # of a view, in NumPy, and of an array with views
         self.version = 0  # of the memory, when the value was read
-        self.origin: tuple[TracedArray, Any] | None = None  # the array and the subscript of a view
+        self.origin: tuple[TracedArray, object] | None = (
+            None  # the array and the subscript of a view
+        )
         self.step: Callable[[TracedArray], TracedArray] | None = None  # from that array to the view
 
     @property
@@ -570,7 +572,7 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
         """An array of the same elements with memory of its own, or a scalar."""
         return TracedArray(self.tracer, self.value, self.weak)
 
-    def __copy__(self, _: Any = None) -> TracedArray:
+    def __copy__(self, _: object = None) -> TracedArray:
         return self if self.is_scalar else self.as_array(self.copied())
 
     __deepcopy__ = __copy__
@@ -584,7 +586,7 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
     def viewed(
         self,
         step: Callable[[TracedArray], TracedArray],
-        key: Any = None,
+        key: object = None,
         *,
         found: TracedArray | None = None,
         read_only: bool = False,
@@ -667,7 +669,7 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
             "Python's round gives a number, and elements are not known while compiling: use np.rint"
         )
 
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+    def __array__(self, *_: object, **__: object) -> NoReturn:
         how = "use cvm's functions or NumPy's ufuncs on it, and use np.stack for several of them"
         fail_unknown(
             self, f"NumPy cannot compute with an array that is not known while compiling; {how}"
@@ -702,7 +704,7 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
         return found if out is None else into(out, found)
 
     def __array_function__(
-        self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
+        self, function: Callable[..., Any], types: object, args: Any, kwargs: Any
     ) -> Any:
         return function_named(name_of(function))(*args, **kwargs)
 
@@ -748,18 +750,18 @@ class TracedArray(ReductionMethods, ShapeMethods, ElementMethods):
     __invert__ = _unary("invert")
 
 
-def is_scalar(given: Any) -> bool:
+def is_scalar(given: object) -> bool:
     """Test for a traced scalar, as opposed to an array of rank 0."""
     return isinstance(given, TracedArray) and given.is_scalar
 
 
-def ufunc_of_trace(name: str, *inputs: Any) -> Any:
+def ufunc_of_trace(name: str, *inputs: object) -> Any:
     tracer = tracer_of(inputs)
     found = NotImplemented if tracer is None else UFUNC_RULES[tracer.rules](name, inputs)
     return fail_no_counterpart(name) if found is NotImplemented else found
 
 
-def _operator(name: str, *operands: Any) -> Any:
+def _operator(name: str, *operands: object) -> Any:
     """The result of a Python operator; that of Python's numbers is one of them, and gives way to
     the types of arrays.
     """
@@ -770,7 +772,7 @@ def _operator(name: str, *operands: Any) -> Any:
     return found
 
 
-def _binary(self: TracedArray, name: str, other: Any) -> Any:
+def _binary(self: TracedArray, name: str, other: object) -> Any:
     """Compute the operator as NumPy's arrays do: some powers by other ufuncs."""
     known = (
         name == "power"

@@ -39,7 +39,7 @@ from .traced_function import (
 Wrt = int | Sequence[int]
 
 
-def grad(function: Any, wrt: Wrt = 0) -> Any:
+def grad(function: object, wrt: Wrt = 0) -> Any:
     """Return the function of the gradient of a function whose only result is a float of rank 0.
 
     Args:
@@ -55,7 +55,7 @@ def grad(function: Any, wrt: Wrt = 0) -> Any:
     return derived_function(function, lambda f, *args: _value_and_grad(f, wrt, args)[1])
 
 
-def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
+def value_and_grad(function: object, wrt: Wrt = 0) -> Any:
     """Return the function of a pair: the result of a function and its gradient, computed together.
 
     Args:
@@ -99,7 +99,7 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
         )(*primals, *g)
     value = derived_function(function, lambda f, *args: f(*args))(*primals)
 
-    def pulled(*args: Any) -> Any:
+    def pulled(*args: object) -> Any:
         recorded = _Recorded(function, args[: len(primals)], range(len(primals)))
         return tuple(
             recorded.pulled(
@@ -107,13 +107,13 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
             )
         )
 
-    def pull(*cotangents: Any) -> Any:
+    def pull(*cotangents: object) -> Any:
         return derived_function(None, pulled)(*primals, *cotangents)
 
     return value, pull
 
 
-def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(function: object, primals: Sequence[object], tangents: Sequence[object]) -> tuple[Any, Any]:
     """Return the result of a function and its tangent, given tangents of all arguments.
 
     Args:
@@ -130,7 +130,7 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
             *primals, *tangents
         )
 
-    def pushed(*args: Any) -> Any:
+    def pushed(*args: object) -> Any:
         recorded = _Recorded(function, args[:count], range(count))
         by = [n.value for n in recorded.by]
         seeds = dict(zip(by, recorded.seeds(args[count:], by, "tangent", "argument"), strict=True))
@@ -144,7 +144,7 @@ def plain_function(function: Any) -> Callable[..., Any]:
     return function.function if isinstance(function, TracedFunction) else function
 
 
-def derived_function(function: Any, derived: Callable[..., Any]) -> Any:
+def derived_function(function: object, derived: Callable[..., object]) -> Any:
     """The derived function: compiled where it is called with arrays, traced where it is called
     while tracing.
     """
@@ -174,7 +174,7 @@ def derived_function(function: Any, derived: Callable[..., Any]) -> Any:
 class _Recorded:
     """A function recorded again on copies of some arguments."""
 
-    def __init__(self, function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
+    def __init__(self, function: object, args: Sequence[object], wrt: Sequence[int]) -> None:
         flat = [flatten_results(a) if n in wrt else (("static", a), []) for n, a in enumerate(args)]
         leaves = [x for _, xs in flat for x in xs]
         if (tracer := tracer_of([*leaves, *args])) is None:
@@ -192,7 +192,7 @@ class _Recorded:
         self.rules = Rules(self.builder, "cvm.grad", self.builder.span, Module(tracer.functions))
         self.rules.check_types([*(n.value for n in self.by), *self.results])
 
-    def _copy(self, node: Node, given: Any) -> TracedArray:
+    def _copy(self, node: Node, given: object) -> TracedArray:
         found = TracedArray(self.tracer, node.value)
         found.is_scalar &= not isinstance(given, np.ndarray) and getattr(given, "is_scalar", True)
         return found
@@ -228,7 +228,7 @@ class _Recorded:
         return [unflatten(f, leaves) for f in self.forms]
 
 
-def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, Any]:
+def _value_and_grad(function: object, wrt: Wrt, args: Sequence[object]) -> tuple[Any, Any]:
     places = (wrt,) if isinstance(wrt, int) else tuple(wrt)
     if any(not isinstance(n, int) or not 0 <= n < len(args) for n in places) or len(
         set(places)

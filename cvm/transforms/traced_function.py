@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Signature = tuple[Any, ...]
+Signature = tuple[object, ...]
 METHODS = "compiled methods"  # the attribute of an instance that holds them
 MOST_NESTED = 100  # containers in each other, far below Python's limit of 1,000 nested calls
 MANY_SHAPES = 8  # signatures of one structure after which sizes are compiled as unknown
@@ -98,7 +98,7 @@ class Trace:
     is first called or lowered.
     """
 
-    def __init__(self, module: Module, form: Any, options: TraceOptions) -> None:
+    def __init__(self, module: Module, form: object, options: TraceOptions) -> None:
         self._recorded = module
         self._entry = next(iter(module.functions))
         self.form = form
@@ -193,9 +193,7 @@ class TracedFunction(Generic[P, R]):
             )  # pickling the function says what is wrong with its name
         # joblib's or Dask's pickler of functions by their code, for workers that do not run this
         # process's main module
-        by_value: Any = sys.modules.get("joblib.externals.cloudpickle") or sys.modules.get(
-            "cloudpickle"
-        )
+        by_value = sys.modules.get("joblib.externals.cloudpickle") or sys.modules.get("cloudpickle")
         if decorated and module == "__main__" and by_value is not None:
             return _of_main, (name, by_value.dumps((self.function, self.options)))
         return (_named, (module, name)) if decorated else (traced, (self.function, self.options))
@@ -212,8 +210,8 @@ class TracedFunction(Generic[P, R]):
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    def __call__(self, *args: Any, out: Any, **kwargs: Any) -> Any: ...
-    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, out: object, **kwargs: object) -> Any: ...
+    def __call__(self, *args: Any, out: object = None, **kwargs: Any) -> Any:
         """Call the function; the first call with a signature traces and compiles it.
 
         Args:
@@ -250,7 +248,9 @@ class TracedFunction(Generic[P, R]):
                 self._call_directly(compiled, form, [part for _, part in structure])
             return answer
 
-    def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
+    def _call_directly(
+        self, compiled: CompiledFunction, form: Any, structure: list[object]
+    ) -> None:
         """Serve calls of this form by machine code, if they return what the compiled function
         returns.
         """
@@ -273,7 +273,7 @@ class TracedFunction(Generic[P, R]):
         self._way = way
         way.serve(self)
 
-    def batch(self, *samples: Sequence[Any]) -> list[Any]:
+    def batch(self, *samples: Sequence[object]) -> list[Any]:
         """Call the function on each sample; return the list of results, equal to those of single
         calls.
 
@@ -321,7 +321,7 @@ class TracedFunction(Generic[P, R]):
         """
         return self._latest().module
 
-    def trace(self, *args: Any, **kwargs: Any) -> Module:
+    def trace(self, *args: object, **kwargs: object) -> Module:
         """Record the program for these arguments, without compiling or running it.
 
         Args:
@@ -339,7 +339,7 @@ class TracedFunction(Generic[P, R]):
         return self._last
 
     def _flatten(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[Any, list[np.ndarray]]:
         arrays: list[np.ndarray] = []
         leaf, fixed = partial(argument_leaf, arrays, self.rules == "numpy"), self._static
@@ -363,7 +363,7 @@ class TracedFunction(Generic[P, R]):
             self._static |= e.static_names
         return self._prepared(args, kwargs, unknown, compiles)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _bind(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, Any]:
         """The value of each parameter."""
         given = dict(zip(self._names, args, strict=False))
         if len(given) == len(args):
@@ -380,14 +380,14 @@ class TracedFunction(Generic[P, R]):
         return bound.arguments
 
     def _compiled(
-        self, structure: Any, arrays: list[np.ndarray], unknown: bool | None = False
+        self, structure: object, arrays: list[np.ndarray], unknown: bool | None = False
     ) -> tuple[CompiledFunction, Any]:
         """Return the compiled function for a signature, and the structure of its results."""
         trace = self._traced(structure, arrays, unknown, compiles=True)
         return trace.compile(), trace.form
 
     def _traced(
-        self, structure: Any, arrays: list[np.ndarray], unknown: bool | None, compiles: bool
+        self, structure: object, arrays: list[np.ndarray], unknown: bool | None, compiles: bool
     ) -> Trace:
         """Return the trace for a signature, whose sizes are unknown after many shapes, always or,
         if None, never.
@@ -479,7 +479,7 @@ class _Methods:
         return _Methods, ()
 
 
-def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> TracedFunction:
+def traced(function: Callable[..., object], options: TraceOptions = DEFAULT) -> TracedFunction:
     """The function, compiled for each signature it is called with."""
     target = TARGETS.get(options.target)
     direct = (
@@ -492,7 +492,7 @@ def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> Tra
     return kind(function, options)
 
 
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., object]) -> inspect.Signature:
     """The parameters of a function that can be traced; raises TraceError for any other object."""
     if isinstance(getattr(function, "module", None), Module):
         raise TraceError(f"expected a Python function, got {function!r}, which is compiled already")
@@ -514,7 +514,7 @@ def _is_direct(called: TracedFunction) -> bool:
 
 
 def _named(module: str, name: str) -> Any:
-    found: Any = importlib.import_module(module)
+    found = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found
@@ -560,7 +560,9 @@ def pattern(shapes: Sequence[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
 # ("list", parts), ("dict", keys, parts) and ("static", value)
 
 
-def static(value: Any, name: str, requirement: str = " is static, so it has to be hashable") -> Any:
+def static(
+    value: object, name: str, requirement: str = " is static, so it has to be hashable"
+) -> Any:
     """The structure of an argument that is part of the signature."""
     try:
         hash(value)
@@ -632,7 +634,7 @@ def _node_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Any] | None:
     """The names and the values of the parts of an instance, and everything else; None for what has
     no parts, or is a plain tuple, list or dictionary.
     """
-    cls: Any = type(value)
+    cls: object = type(value)
     if cls in _REGISTERED:
         try:
             children, context = _REGISTERED[cls][0](value)
@@ -651,7 +653,7 @@ def _node_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Any] | None:
     return None
 
 
-def _holds_arrays(value: Any) -> bool:
+def _holds_arrays(value: object) -> bool:
     """Test whether a data class has to be taken apart; one of numbers alone that can be hashed is
     compiled for.
     """
@@ -663,7 +665,7 @@ def _holds_arrays(value: Any) -> bool:
     )
 
 
-def _instance(cls: Any, context: Any, names: Sequence[str], parts: list[Any]) -> Any:
+def _instance(cls, context: Any, names: Sequence[str], parts: Sequence[object]) -> Any:
     """The instance of these parts; a data class's own checks are not run, since its parts may be
     traced.
     """
@@ -677,7 +679,7 @@ def _instance(cls: Any, context: Any, names: Sequence[str], parts: list[Any]) ->
     return made
 
 
-def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -> Any:
+def argument_leaf(arrays: list[np.ndarray], weak: bool, value: object, name: str) -> Any:
     """The structure of an array, which is appended, or of a static value. `weak` keeps the kind of
     numbers.
     """
@@ -708,7 +710,7 @@ def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -
     return ("weak", np.generic) if weak and isinstance(value, np.generic) else ("array",)
 
 
-def as_array(value: Any) -> np.ndarray | None:
+def as_array(value: object) -> np.ndarray | None:
     """The value as an array, without a copy if it is one already; None if it is no array."""
     if said := masked(value):
         raise CallError(f"expected an array of values, got {said}")
@@ -729,11 +731,11 @@ def as_array(value: Any) -> np.ndarray | None:
     return array_in(value)
 
 
-def flatten_results(value: Any) -> tuple[Any, list[Any]]:
+def flatten_results(value: object) -> tuple[Any, list[Any]]:
     """The structure of what a traced function returns, and its arrays and numbers."""
-    results: list[Any] = []
+    results = []
 
-    def leaf(value: Any, _: str) -> Any:
+    def leaf(value: object, _: str) -> Any:
         if value is None:
             return "static", None
         if not isinstance(value, (TracedArray, bool, int, float, np.ndarray, np.generic)):

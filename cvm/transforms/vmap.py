@@ -40,7 +40,7 @@ SHIFTED = {  # attributes that number axes
     },
 }
 LISTED: dict[
-    str, dict[str, Callable[[Any], Any]]
+    str, dict[str, Callable[[object], object]]
 ] = {  # attributes with an entry for each axis; the first one's
     "theano.dimshuffle": {"new_order": lambda _: 0},
     "cvm.transpose": {"axes": lambda _: 0},
@@ -50,7 +50,7 @@ LISTED: dict[
 NUMBERING = ("new_order", "axes")  # of these, those whose entries number axes
 
 
-def vmap(fun: Any, in_axes: Any = 0, out_axes: Any = 0) -> Any:
+def vmap(fun: object, in_axes: object = 0, out_axes: object = 0) -> Any:
     """Return the function over stacks of arrays: it applies `fun` to each element of the stacks.
 
     Each element has the bits of a call of `fun`.
@@ -72,7 +72,7 @@ def vmap(fun: Any, in_axes: Any = 0, out_axes: Any = 0) -> Any:
 class _Batch:
     """The operations of a function of one element, as operations on stacks."""
 
-    def __init__(self, function: Callable[..., Any], in_axes: Any, out_axes: Any) -> None:
+    def __init__(self, function: Callable[..., object], in_axes: object, out_axes: object) -> None:
         self.function, self.in_axes, self.out_axes = function, in_axes, out_axes
         self.values: dict[
             Value, Value
@@ -174,7 +174,7 @@ class _Batch:
         rank = max(len(v.known_type.array_shape) for v in operands)
         if operator.name in ELEMENTWISE:
             return self._add(operator, lambda v: self._of_rank(v, rank))
-        changes: dict[str, Any] = {}
+        changes: dict[str, object] = {}
         if (name := SHIFTED.get(operator.name)) is not None:
             axis = getattr(operator, name)
             axis = (

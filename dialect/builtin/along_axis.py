@@ -5,7 +5,7 @@ NaN is above all numbers, as in NumPy's order.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from ..spec.operator import C, Operator, T, declare, operator
 from ..types.tensor_types import BY_DTYPE, I1, I64, TensorType
 from .gather_scatter import COMBINED, combined
 from .pad_slice_reshape import nested
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
 
 PASSES = 40  # of merging, which is enough for every size that an axis can have
 
@@ -267,7 +270,7 @@ class Cumulative(Along[T]):
             d, (Alloc(so_far), Store(so_far, (), identity(function, y.element)), For(k, body))
         )
 
-    def pullback(self: "Cumulative[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Cumulative[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         if self.scalar_op != "add":
             raise NotImplementedError(f"{self.name} by {self.scalar_op}")
         (g,) = cotangents

@@ -40,7 +40,7 @@ class Calling(Operator[T]):
         return known
 
     @classmethod
-    def implied(cls, operands: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def implied(cls, operands: int, attributes: Mapping[str, object]) -> dict[str, Any]:
         """The attributes that may be left out beside a region, of an operation with this many
         operands before it.
         """
@@ -84,7 +84,7 @@ class Call(Calling[T]):
         }
     """
 
-    def infer(self: "Call[Any]") -> tuple[Type, ...]:
+    def infer(self: "Call[object]") -> tuple[Type, ...]:
         return self.signature[1]
 
     def run(

@@ -20,7 +20,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
         s for s, n in zip(array.strides, array.shape, strict=True) if n > 1
     ):
         return np.broadcast_to(array.reshape(-1)[0], array.shape)
-    base: Any = array
+    base = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return owned(np.array(array, order="C"))
@@ -32,7 +32,7 @@ def owned(array: np.ndarray) -> np.ndarray:
     """A new array that nothing else changes, made read-only, so that a constant keeps it without a
     copy.
     """
-    base: Any = array
+    base = array
     while isinstance(base, np.ndarray):
         base.flags.writeable = False
         base = base.base
@@ -90,7 +90,7 @@ class Elements:
         return f"{self.data.text} : {self.type}"
 
 
-def _nested(array: Any) -> str:
+def _nested(array: object) -> str:
     if not isinstance(array, np.ndarray):
         return literal_text(array)
     if array.ndim == 1:
@@ -115,10 +115,10 @@ class Const(Operator[T]):
         }
     """
 
-    def infer(self: "Const[Any]") -> Type:
+    def infer(self) -> Type:
         return self.type
 
-    def reference(self: "Const[Any]") -> np.ndarray:
+    def reference(self) -> np.ndarray:
         return self.data.array
 
     def element(self: "Const[Any]", y: Tensor) -> Element:

@@ -230,7 +230,7 @@ class While(Loop[T]):
         return self.arguments[1 : 1 + self.carry]
 
     @classmethod
-    def implied(cls, operands: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def implied(cls, operands: int, attributes: Mapping[str, object]) -> dict[str, Any]:
         return {"carry": operands - 1}
 
     def steps(self) -> Steps:

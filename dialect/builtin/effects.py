@@ -4,13 +4,16 @@ An effect is what the reference does beside its results, which are the first ope
 the order of the program, through calls and loops, and are neither left out nor shared.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..spec.operator import C, Operator, T, operator
 from ..spec.unmet import Unmet
 from ..types.tensor_types import I1, TensorType
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 class Effect(Operator[T]):
@@ -26,7 +29,7 @@ class Effect(Operator[T]):
     def constant_folding(self) -> bool:
         return False
 
-    def pullback(self: "Effect[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Effect[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return [*cotangents, *[None] * (len(self.operands()) - len(cotangents))]
 
 
@@ -74,7 +77,7 @@ class Assert(Effect[T]):
         return self.x
 
 
-def effectful(cls: type[Operator[Any]]) -> None:
+def effectful(cls) -> None:
     """Have an operator of another package be one with an effect."""
     for name in ("has_effect", "is_expanded", "constant_folding"):
         setattr(cls, name, Effect.__dict__[name])

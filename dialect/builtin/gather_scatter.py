@@ -32,6 +32,9 @@ from ..types.sizes import Dim, Shape
 from ..types.tensor_types import BY_DTYPE, I64, UI64, ElementType, TensorType
 from .pad_slice_reshape import distinct_axes, nested
 
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
+
 OUTSIDE = "an index is outside of its axis"
 
 
@@ -117,19 +120,19 @@ class Indexing(Operator[T]):
         ),
     )
 
-    def chosen_shape(self: "Indexing[Any]", shape: Shape, chosen: Shape) -> Shape:
+    def chosen_shape(self, shape: Shape, chosen: Shape) -> Shape:
         """The result's shape: x's, with the indices' shape in place of the first gathered axis, and
         without the other gathered axes.
         """
         kept = [n for a, n in enumerate(shape) if a not in self.axes]
         return (*kept[: self.axes[0]], *chosen, *kept[self.axes[0] :])
 
-    def parts(self: "Indexing[Any]", d: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
+    def parts(self, d: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
         """Split the result's indices into those of the index arrays, `rank` of them, and others."""
         first = self.axes[0]
         return d[first : first + rank], (*d[:first], *d[first + rank :])
 
-    def with_axes(self: "Indexing[Any]", at: Any, kept: Any) -> tuple[Any, ...]:
+    def with_axes(self: "Indexing[object]", at: Any, kept: Any) -> tuple[Any, ...]:
         """The indices into x: these on the axes, and the others in their order."""
         rest = iter(kept)
         rank = len(self.axes) + len(kept)
@@ -155,7 +158,7 @@ class Indexing(Operator[T]):
             for i, a in zip(self.indices, self.axes, strict=True)
         ]
 
-    def place(self: "Indexing[Any]", k: Expr, n: Dim) -> tuple[Expr, Expr | None]:
+    def place(self, k: Expr, n: Dim) -> tuple[Expr, Expr | None]:
         if self.mode == "clip":
             return minimum(maximum(k, 0), n - 1), None
         at = select(k < 0, k + n, k)
@@ -203,7 +206,7 @@ class Gather(Indexing[T]):
             value = Check(there, value, OUTSIDE)
         return Element(d, value)
 
-    def pullback(self: "Gather[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Gather[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         """Add each cotangent to the element of x that the forward pass gathered."""
         (g,), zeros = cotangents, self.x.scalar("second", 0.0)
         how = {"axes": self.axes, "mode": self.mode, "scalar_op": "add"}
@@ -303,7 +306,7 @@ class Scatter(Indexing[T]):
             *nested(u or axes((1,), "d"), (*places, *nested(kept, (Store(y, at, value),)))),
         )
 
-    def pullback(self: "Scatter[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Scatter[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (y,), (g,), apply = results, cotangents, cotangents[0].builder.apply
         how = {"axes": self.axes, "mode": self.mode}
         here = apply("builtin.gather", g, *self.indices, **how)

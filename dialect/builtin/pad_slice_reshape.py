@@ -29,6 +29,9 @@ from ..spec.reshape_indexing import Reshaping
 from ..types.sizes import Dim, Shape, product
 from ..types.tensor_types import F32, F64, I32, I64, MAX_SIZE, TensorType
 
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
+
 
 class Padding(Operator[T]):
     """The family of operators that surround the elements of x by others, `before` and `after` them
@@ -40,11 +43,11 @@ class Padding(Operator[T]):
         before: tuple[int, ...]
         after: tuple[int, ...]
 
-    def fill(self: "Padding[Any]") -> Any:
+    def fill(self) -> Any:
         """A number, an array or an expression that surrounds the elements."""
         return 0
 
-    def sizes(self: "Padding[Any]", shape: Shape) -> Shape:
+    def sizes(self, shape: Shape) -> Shape:
         return tuple(n + b + a for n, b, a in zip(shape, self.before, self.after, strict=True))
 
     def infer(self: "Padding[TensorType]") -> TensorType:
@@ -97,7 +100,7 @@ class Pad(Padding[T]):
     symbols = {"n": lambda o: o.x.array_shape}
     example = "%x {before = [0, 2], after = [0, 1]}", "%x: 2x3xf32", "2x6xf32"
 
-    def pullback(self: "Pad[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Pad[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         (g,) = cotangents
         before, after = (tuple(-n for n in e) for e in (self.before, self.after))
         return [g.apply("builtin.pad", before=before, after=after)]
@@ -176,7 +179,7 @@ class Reshape(Reshaping[T]):
     def reference(self: "Reshape[np.ndarray]") -> np.ndarray:
         return self.x.reshape(self.sizes(self.x.shape))
 
-    def simplified(self, definition: Any) -> Any:
+    def simplified(self, definition: object) -> Any:
         return self.x
 
 
@@ -258,7 +261,7 @@ class Part(Operator[T]):
         start: Dim = sum(self.sizes()[: self.index], 0)
         return Element(d, self.x[*d[: self.axis], d[self.axis] + start, *d[self.axis + 1 :]])
 
-    def pullback(self: "Part[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Part[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         """The cotangent between zeros."""
         (g,) = cotangents
         zeros = partial(
@@ -344,5 +347,5 @@ class AddAt(Operator[T]):
             ),
         )
 
-    def pullback(self: "AddAt[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "AddAt[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return [cotangents[0].apply("cvm.take", self.indices, axis=self.axis), None, None]

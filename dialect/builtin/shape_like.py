@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from ..types.sizes import Dim, Shape, bounded, larger, product, same_size, small
 from ..types.tensor_types import TensorType
 from .pad_slice_reshape import distinct_axes
 
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
+
 
 @dataclass(frozen=True, eq=False)
 class Like(Operator[T]):
@@ -46,10 +49,10 @@ class Like(Operator[T]):
     def infer(self: Like[TensorType]) -> TensorType:
         return TensorType(self.like.array_shape, self.x.element)
 
-    def simplified(self, definition: Any) -> Any:
+    def simplified(self, definition: object) -> Any:
         return self.x
 
-    def pullback(self: Like[Any], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Like[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         return [cotangents[0].apply(self.transpose, self.x), None]
 
 
@@ -121,7 +124,7 @@ class Apart(Operator[T]):
     def infer(self: Apart[TensorType]) -> TensorType:
         return TensorType(self.sizes(self.x.array_shape, self.like.array_shape), self.x.element)
 
-    def pullback(self: Apart[Any], results: Any, cotangents: Any) -> Any:
+    def pullback(self: Apart[Node], results: Nodes, cotangents: Nodes) -> Cotangents:
         (g,), places = cotangents, {"axes": self.axes, "begin": self.begin, "strides": self.strides}
         return [g.apply(self.transpose, self.x, **places), None]
 

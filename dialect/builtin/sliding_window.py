@@ -2,7 +2,7 @@
 `sliding_window_view`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ..spec.operator import C, Operator, T, operator
 from ..types.sizes import Dim, Shape
 from ..types.tensor_types import MAX_SIZE, TensorType
 from .pad_slice_reshape import distinct_axes
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 @operator
@@ -111,7 +114,7 @@ class Windows(Operator[T]):
             at, when(both(*conditions), self.x[tuple(read)], constant(self.fill, y.element))
         )
 
-    def pullback(self: "Windows[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Windows[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         """The sum of what each place of a window has, moved back to where it was read."""
         (g,), apply, rank = cotangents, cotangents[0].builder.apply, self.x.rank
         before, after = ([0] * rank for _ in range(2))
@@ -135,6 +138,7 @@ class Windows(Operator[T]):
                 strides=self.strides,
             )
             total = back if total is None else total + back
+        assert total is not None  # a window has a place
         return [
             apply(
                 "builtin.pad",

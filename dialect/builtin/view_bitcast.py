@@ -2,7 +2,7 @@
 shape.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from ..kernel_ir.expressions import Bitcast as BitcastExpr, Element, Expr, Tenso
 from ..spec.broadcasting import same_shape
 from ..spec.operator import C, Operator, T, operator
 from ..types.tensor_types import I8, I16, I32, I64, ElementType, TensorType, Type
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes, Tangents
 
 
 @operator
@@ -42,10 +45,10 @@ class View(Operator[T]):
         at = axes(y.shape)
         return Element(at, self.x[at])
 
-    def pullback(self: "View[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "View[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return cotangents
 
-    def pushforward(self: "View[Any]", results: Any, tangents: Any) -> Any:
+    def pushforward(self: "View[Node]", results: "Nodes", tangents: "Tangents") -> "Tangents":
         return tangents
 
 

@@ -83,10 +83,10 @@ class Comparison(RealBinary[T]):
 def _binary(
     name: str,
     doc: str,
-    numpy: Any,
-    family: type[Binary[Any]] = Binary,
+    numpy: object,
+    family: type[Binary[object]] = Binary,
     scalar: str = "",
-    **more: Any,
+    **more: object,
 ) -> type[Binary[Any]]:
     return declare(name.capitalize(), family, doc, numpy=numpy, scalar=scalar or name, **more)
 
@@ -109,7 +109,7 @@ def _product(a: Any, b: Any) -> np.ndarray:
     return np.asarray(a * b)
 
 
-def _combined_product(_: Any, a: Expr, b: Expr) -> Expr:
+def _combined_product(_: object, a: Expr, b: Expr) -> Expr:
     (ar, ai), (br, bi) = parts(a), parts(b)
     if a.type is F32:
         return pair(ar * br, ar * bi)
@@ -125,7 +125,7 @@ def _quotient(a: Any, b: Any) -> np.ndarray:
     return _complex(scaled.real / size, scaled.imag / size)
 
 
-def _combined_quotient(_: Any, a: Expr, b: Expr) -> Expr:
+def _combined_quotient(_: object, a: Expr, b: Expr) -> Expr:
     (ar, ai), (br, bi) = parts(a), parts(b)
     if b.type is F32:
         return pair(ar / br, ai / br)

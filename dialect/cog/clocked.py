@@ -86,7 +86,7 @@ class Clocked(CogOperator[T]):
     placement = (IN_GRAPH, LABEL)
     labelled = True
 
-    def infer(self: "Clocked[Any]") -> Type | tuple[()]:
+    def infer(self) -> Type | tuple[()]:
         return self.type if self.results else ()
 
     def element(self: "Clocked[Any]", y: Any) -> Any:

@@ -23,11 +23,13 @@ class CogOperator(Operator[T]):
         @property
         def types(self) -> Mapping[str, FieldType]: ...
 
-    def field(self: "CogOperator[Any]", node: Any, shape: tuple[Any, ...], name: str = "x") -> Any:
+    def field(
+        self: "CogOperator[object]", node: Any, shape: tuple[Any, ...], name: str = "x"
+    ) -> Any:
         """An array as a field of this shape, of an operand's tensors."""
         return node.builder.of_type(node, FieldType(shape, self.types[name].tensor))
 
-    def spread(self: "CogOperator[Any]", name: str, y: Any) -> Any:
+    def spread(self, name: str, y: Any) -> Any:
         """An operand of a pointwise operator with dimensions of size 1 where the result has more
         axes.
         """
@@ -40,7 +42,7 @@ class CogOperator(Operator[T]):
             [*points, *(range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor)]
         )
 
-    def gathered(self: "CogOperator[Any]", name: str, d: Any) -> Any:
+    def gathered(self, name: str, d: Any) -> Any:
         """The cotangent of a pointwise operator's operand: summed over the axes it lacks."""
         own = self.types[name]
         grid = max(t.rank for t in self.types.values())
@@ -67,7 +69,7 @@ def fields(*names: str) -> C:
     return C(0, text, lambda o: all(is_field(t) for _, t in o.operands()))
 
 
-def is_field(t: Any) -> bool:
+def is_field(t: object) -> bool:
     return (
         isinstance(t, FieldType) and t.element in (F32, C64) and t.rank <= 3 and t.tensor.rank <= 2
     )

@@ -130,7 +130,7 @@ def within(number: int, symbols: str, low: int, high: int, at: str) -> C:
     in [low, high).
     """
 
-    def holds(o: Any) -> bool:
+    def holds(o: object) -> bool:
         value = getattr(o, at)
         return all(low <= v < high for v in (value if isinstance(value, tuple) else (value,)))
 
@@ -157,11 +157,11 @@ def exactly(x: np.ndarray) -> np.ndarray:
     return x.astype(np.int64 if x.dtype == np.int32 else np.float64)
 
 
-def rounded(exact: Any, like: np.ndarray) -> np.ndarray:
+def rounded(exact: object, like: np.ndarray) -> np.ndarray:
     """The elements in the type of another array: modulo 2^32, or rounded."""
     return modulo_2_32(exact) if like.dtype == np.int32 else np.asarray(exact).astype(like.dtype)
 
 
-def modulo_2_32(exact: Any) -> np.ndarray:
+def modulo_2_32(exact: object) -> np.ndarray:
     """The i32 array of exact integers reduced modulo 2^32."""
     return np.asarray(exact, np.int64).astype(np.int32)

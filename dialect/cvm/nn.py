@@ -180,7 +180,7 @@ class Conv2d(cvm.CvmOperator[T]):
             "builtin.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1)
         )
         kernels = apply("cvm.transpose", g, axes=(1, 0, 2, 3))
-        swapped: dict[str, Any] = {"stride": self.dilation, "dilation": self.stride}
+        swapped = {"stride": self.dilation, "dilation": self.stride}
         gradient = apply("cvm.conv2d", x, kernels, padding=self.padding, groups=groups, **swapped)
         return apply("cvm.slice_like", apply("cvm.transpose", gradient, axes=(1, 0, 2, 3)), self.w)
 

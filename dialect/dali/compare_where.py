@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Comparison(Binary[T]):
     """The family of a OP b, an i1. NaN is neither less than, equal to nor greater than anything."""
 
-    compare: ClassVar[Callable[[Any, Any], Any]]
+    compare: ClassVar[Callable[[object, object], object]]
 
     def reference(self: "Comparison[np.ndarray]") -> np.ndarray:
         common = promote(BY_DTYPE[self.a.dtype], BY_DTYPE[self.b.dtype])

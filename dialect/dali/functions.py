@@ -74,14 +74,14 @@ GRADIENTS = {
 }
 
 for _scalar, _name, _kind, _symbol, _derivative, _text in FUNCTIONS:
-    _members: dict[str, Any] = {
+    _members: dict[str, object] = {
         "__doc__": _text,
         "__module__": __name__,
         "scalar": _scalar,
         "derivative": _derivative,
     }
     _members |= {"gradient": GRADIENTS[_scalar]} if _scalar in GRADIENTS else {}
-    _family: Any = (Unary, Binary)[SCALARS[_scalar].arity - 1]
+    _family: object = (Unary, Binary)[SCALARS[_scalar].arity - 1]
     operator(
         type((_name or _scalar).capitalize(), (_family,), _members, kind=_kind, symbol=_symbol)
     )

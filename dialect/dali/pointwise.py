@@ -44,7 +44,7 @@ class Pointwise(Operator[T]):
     shown: ClassVar[tuple[str, ...]] = ("2x3xf32", "3xui8", "ui8")  # the operands of the example
     symbols: ClassVar = {"groups": lambda o: groups(*_shapes(o))}
 
-    def __init_subclass__(cls, kind: str = "", symbol: str = "", **more: Any) -> None:
+    def __init_subclass__(cls, kind: str = "", symbol: str = "", **more: object) -> None:
         super().__init_subclass__(**more)
         if not kind:
             return

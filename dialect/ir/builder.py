@@ -14,7 +14,7 @@ import numpy as np
 
 from ..builtin import Const, Data, View
 from ..spec.broadcasting import may_repeat
-from ..spec.operator import OPERATORS, Operator
+from ..spec.operator import OPERATORS, NoRule, Operator
 from ..support.diagnostics import NOWHERE, Span, counted
 from ..support.suggest import did_you_mean
 from ..types.attributes import conform
@@ -225,14 +225,18 @@ class Node:
         repeated = may_repeat(operand.shape, self.shape)
         return self.apply("builtin.sum_like", operand) if repeated else self.sum_to(operand)
 
-    def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
+    def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Tangents:
         """The cotangents of a scalar operation's operands, where this node is its result's
         cotangent.
         """
         if not name:
             raise NotImplementedError  # the operator has no derivative
         operator: Any = OPERATORS["theano.elemwise"]
-        return operator(tuple(operands), scalar_op=name).op.pulled(self, operands, y)
+        found: Cotangents = operator(tuple(operands), scalar_op=name).op.pulled(self, operands, y)
+        known = [d for d in found if not isinstance(d, NoRule)]
+        if len(known) < len(found):
+            raise NotImplementedError(f"theano.elemwise of {name}")
+        return known
 
     __add__ = __radd__ = _operator("add")
     __sub__, __rsub__ = _operator("sub"), _reflected("sub")
@@ -245,4 +249,7 @@ class Node:
 
 
 Nodes: TypeAlias = Sequence[Node]
-Cotangents: TypeAlias = Sequence[Node | None]  # or tangents; None is zero
+Tangents: TypeAlias = Sequence[Node | None]  # None is zero
+
+
+Cotangents: TypeAlias = Sequence[Node | NoRule | None]

@@ -4,7 +4,7 @@ of results from those of arguments, and the checks that were left to calls.
 `find_deferred_checks` finds them for the sizes of a call, or for all calls.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,7 @@ class SizeSteps:
     Each step has a value, of checks 0. Equal steps are one.
     """
 
-    def __init__(self, atoms: Sequence[Any]) -> None:
+    def __init__(self, atoms: Sequence[object]) -> None:
         self.atoms = {atom: n for n, atom in enumerate(atoms)}
         self.places: dict[tuple[str, int, int], int] = {}
 
@@ -118,7 +118,7 @@ class DeferredChecks:
         """The result types of a call with arguments of these types; None if these checks do not
         suffice for it.
         """
-        bound: Mapping[Any, Any] = bind(self.arguments, arguments)
+        bound = bind(self.arguments, arguments)
         steps, places = self._computed
         if (values := steps.values([int(bound[atom]) for atom in steps.atoms])) is None:
             return None

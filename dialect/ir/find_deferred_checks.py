@@ -3,10 +3,9 @@ are only of size limits, or of those that are decided as one call is.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..builtin import Calling
-from ..spec.operator import Operator, violated
+from ..spec.operator import violated
 from ..support.diagnostics import VerifyError
 from ..types.sizes import DECIDED, DecidedSizes, Size, Undecided, atoms_of, same_size
 from ..types.tensor_types import Type
@@ -85,7 +84,7 @@ def _settled(operation: Operation) -> bool:
         return True
     if isinstance(operation.operator, Calling):
         return False  # the callee may have undecided constraints
-    typed: Operator[Any] = operation.operator.map(lambda v: v.known_type)
+    typed = operation.operator.map(lambda v: v.known_type)
     broken, waits = violated(typed, typed.constraints)
     inferred = typed.result_types()
     stated = ((operation.declared, found), (operation.declared_operands, operands))

@@ -286,7 +286,7 @@ def _operand(value: Value, dialect: str, names: Names) -> str:
     return text if implied else f"{text} : {value.known_type.element}"
 
 
-def written_attributes(operator: Operator[Any]) -> dict[str, Any]:
+def written_attributes(operator: Operator[object]) -> dict[str, Any]:
     """The attributes that differ from their defaults."""
     return {
         f.name: v
@@ -295,7 +295,7 @@ def written_attributes(operator: Operator[Any]) -> dict[str, Any]:
     }
 
 
-def _dictionary(attributes: dict[str, Any]) -> str:
+def _dictionary(attributes: Mapping[str, object]) -> str:
     if not attributes:
         return ""
     shown = [
@@ -404,7 +404,7 @@ def _dense_attr(array: np.ndarray, splat: bool, type: Type) -> str:
     if array.size == 0:
         return f"dense<> : {held}"
 
-    def nested(a: Any) -> str:
+    def nested(a: object) -> str:
         return (
             f"[{', '.join(map(nested, a))}]"
             if isinstance(a, np.ndarray) and a.ndim
@@ -414,7 +414,7 @@ def _dense_attr(array: np.ndarray, splat: bool, type: Type) -> str:
     return f"dense<{nested(array.flat[0] if splat else array)}> : {held}"
 
 
-def _generic_element(value: Any) -> str:
+def _generic_element(value: object) -> str:
     """An element; floats that are not finite are written as their bits."""
     value = value[()] if isinstance(value, np.ndarray) else value
     if isinstance(value, np.complexfloating):
@@ -429,11 +429,11 @@ def _plain(type: Type | None) -> str:
     return re.sub(r"\s*x\s*(?=[?0-9a-z])", "x", re.sub(r"\?\s*[A-Z][A-Z0-9_]*", "?", str(type)))
 
 
-def _generic_dictionary(attributes: dict[str, Any]) -> str:
+def _generic_dictionary(attributes: dict[str, object]) -> str:
     return f"{{{', '.join(f'{k} = {_generic_attribute(v)}' for k, v in attributes.items())}}}"
 
 
-def _generic_attribute(value: Any) -> str:
+def _generic_attribute(value: object) -> str:
     match value:
         case Symbol() | None | bool():
             return attribute_text(value)

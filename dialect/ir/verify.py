@@ -233,7 +233,7 @@ def type_of(scope: Verification, value: Value) -> Type | None:
 
 
 def _check_operation(
-    scope: Verification, operation: Operation, bound: Mapping[Any, Dim]
+    scope: Verification, operation: Operation, bound: Mapping[object, Dim]
 ) -> tuple[Type, ...] | None:
     operands = dict(operation.operator.operands())
     if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
@@ -248,7 +248,10 @@ def _check_operation(
 
 
 def _operands_agree(
-    scope: Verification, operation: Operation, operands: dict[str, Value], bound: Mapping[Any, Dim]
+    scope: Verification,
+    operation: Operation,
+    operands: dict[str, Value],
+    bound: Mapping[object, Dim],
 ) -> bool:
     """Check that operands have types of the operator's dialect, and those that the text states."""
     operator = operation.operator
@@ -281,7 +284,7 @@ def _operands_agree(
     return True
 
 
-def _captured(scope: Verification, operator: Operator[Any]) -> int:
+def _captured(scope: Verification, operator: Operator[object]) -> int:
     """The number of operands that stand for what a region captures, whose types are not stated."""
     callees = [scope.module.functions.get(name) for _, name in operator.callees]
     return max((f.captured or 0 for f in callees if f is not None), default=0)
@@ -367,7 +370,7 @@ def _notes(
 
 
 def _declared_types(
-    scope: Verification, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]
+    scope: Verification, operation: Operation, found: tuple[Type, ...], bound: Mapping[object, Dim]
 ) -> tuple[Type, ...] | None:
     """The inferred types, checked against those in the text; a known size in the text refines an
     unknown one.
@@ -397,7 +400,7 @@ def _check_declared(
     scope: Verification,
     function: Function,
     results: Sequence[Type | None],
-    bound: Mapping[Any, Dim],
+    bound: Mapping[object, Dim],
 ) -> None:
     assert function.declared is not None
     spans = function.return_spans or (function.span,) * len(results)

@@ -249,7 +249,7 @@ def as_index(value: Any) -> Expr:
     return Extent(value) if isinstance(value, Size) else _whole(int(value))
 
 
-def _operand(value: Any, element: ElementType) -> Expr:
+def _operand(value: object, element: ElementType) -> Expr:
     if isinstance(value, Expr):
         return value
     return Extent(value) if isinstance(value, Size) else constant(value, element)

@@ -41,7 +41,7 @@ class Rows:
     def at(self, column: str) -> Callable[[Any], Any]:
         """The NumPy meaning of the scalar function of this name."""
 
-        def looked_up(n: Any) -> Any:
+        def looked_up(n: object) -> Any:
             rows = self.numbers()
             return rows[
                 np.asarray(n).astype(np.int64) & (len(rows) - 1), self.columns.index(column)

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
-def precise(function: Callable[..., Any]) -> Callable[..., Any]:
+def precise(function: Callable[..., object]) -> Callable[..., Any]:
     """The function in NumPy's longest floating-point type, rounded to its operands' type."""
 
-    def rounded(*operands: Any) -> Any:
+    def rounded(*operands: object) -> Any:
         with np.errstate(all="ignore"):
             exact = function(*(np.asarray(o, np.longdouble) for o in operands))
             return np.asarray(exact).astype(np.asarray(operands[0]).dtype)
@@ -18,7 +19,7 @@ def precise(function: Callable[..., Any]) -> Callable[..., Any]:
     return rounded
 
 
-def by_element(function: Callable[..., float]) -> Callable[..., Any]:
+def by_element(function: Callable[..., float]) -> Callable[..., np.ndarray]:
     """A function of Python floats, applied to arrays and rounded to their type; NaN gives NaN."""
 
     def safe(*operands: float) -> float:
@@ -29,7 +30,7 @@ def by_element(function: Callable[..., float]) -> Callable[..., Any]:
         except OverflowError:
             return math.inf
 
-    def numpy(*operands: Any) -> np.ndarray:
+    def numpy(*operands: npt.ArrayLike) -> np.ndarray:
         arrays = [np.asarray(o) for o in operands]
         with np.errstate(all="ignore"):
             found = np.frompyfunc(safe, len(arrays), 1)(*(a.astype(np.float64) for a in arrays))

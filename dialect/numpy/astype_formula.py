@@ -5,8 +5,6 @@ but ui32, of which the low bits are kept) or the least i64. ui64 is converted in
 vector loops give other values for ui32 than its scalar loops; these are the scalar ones.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ..kernel_ir.expressions import Expr, cast, constant, select
@@ -32,7 +30,7 @@ def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
     return cast(_truncated(x, I64 if element in (I64, UI32) else I32), element)
 
 
-def arrays_like_numpy(array: Any, element: ElementType) -> np.ndarray:
+def arrays_like_numpy(array: object, element: ElementType) -> np.ndarray:
     """Convert arrays as NumPy converts elements; NumPy's own loops differ, and differ between
     processors.
     """

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernel_ir.expressions import Element, Tensor, axes
 from ..spec.broadcasting import broadcast, broadcastable, cannot_broadcast, source
-from ..spec.operator import C, T, operator
+from ..spec.operator import C, NoRule, T, operator
 from ..spec.unmet import Unmet
 from ..theano.elemwise import Broadcasting
 from ..theano.scalar_op import SCALAR_OPS
@@ -109,4 +109,7 @@ class Elementwise(Broadcasting[T]):
         assert types is not None, "the constraints found a loop"
         inner = [x.cast(t).stretched(y) for x, t in zip(self.xs, types, strict=False)]
         pulled = SCALAR_OPS[self.op.gradient].pulled(g, inner, y)
-        return [d and d.gathered(x) for d, x in zip(pulled, self.xs, strict=True)]
+        return [
+            d.gathered(x) if d and not isinstance(d, NoRule) else d
+            for d, x in zip(pulled, self.xs, strict=True)
+        ]

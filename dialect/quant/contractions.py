@@ -48,16 +48,16 @@ class Contraction(QuantOperator[T]):
     bias: Any = None
 
     @property
-    def acc(self: Contraction[Any]) -> ElementType:
+    def acc(self) -> ElementType:
         """The accumulators' type: `acc_dtype`, or i64 for factors of 16 bits and i32 for others."""
         return self.acc_dtype or (I64 if element_of(getattr(self, self.first)).bits == 16 else I32)
 
-    def bias_fits(self: Contraction[Any], channels: Dim) -> bool:
+    def bias_fits(self, channels: Dim) -> bool:
         b = self.bias
         return b is None or (b.element is self.acc and b.rank == 1 and b.shape[0] == channels)
 
     def difference(
-        self: Contraction[Any],
+        self,
         x: Tensor,
         at: tuple[Expr, ...],
         zero_point: Tensor,
@@ -68,7 +68,7 @@ class Contraction(QuantOperator[T]):
         return cast(x[at], self.acc) - cast(zero, self.acc)
 
     def sums(
-        self: Contraction[Any],
+        self,
         over: Any,
         product: Expr,
         channel: Expr | None = None,
@@ -78,7 +78,7 @@ class Contraction(QuantOperator[T]):
         sum = total(over, when(there, product, constant(0, product.type)))
         return sum if self.bias is None else sum + self.bias[channel]
 
-    def wrapped(self: Contraction[Any], sums: np.ndarray) -> np.ndarray:
+    def wrapped(self, sums: np.ndarray) -> np.ndarray:
         """Exact sums, whose last axis is that of the channels, with the bias, modulo 2 to the power
         of the accumulator's width.
         """
@@ -138,11 +138,11 @@ class Windowed(Contraction[T]):
 
     dilation: Any = (1, 1)
 
-    def nchw(self: Windowed[Any], shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    def nchw(self, shape: tuple[Any, ...]) -> tuple[Any, ...]:
         """Sizes or indices in the order batch, channels, rows, columns."""
         return tuple(shape[n] for n in LAYOUTS[self.layout])
 
-    def placed(self: Windowed[Any], *nchw: Any) -> tuple[Any, ...]:
+    def placed(self, *nchw: Any) -> tuple[Any, ...]:
         """Reorder to the operator's layout; kernels have output channels in place of the batch."""
         return tuple(
             value
@@ -161,7 +161,7 @@ class Windowed(Contraction[T]):
             - 1
         )
 
-    def windows(self: Windowed[Any]) -> tuple[Dim, Dim]:
+    def windows(self) -> tuple[Dim, Dim]:
         return self.slack(0) // self.stride[0] + 1, self.slack(1) // self.stride[1] + 1
 
     def position(
@@ -180,7 +180,7 @@ class Windowed(Contraction[T]):
             )
         return indices, both(*conditions)
 
-    def convolved(self: Windowed[Any], x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
+    def convolved(self, x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
         return convolved(x, w, self.windows(), self.padding, (self.stride, self.dilation), groups)
 
 

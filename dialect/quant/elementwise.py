@@ -46,10 +46,10 @@ class Binary(QuantOperator[T]):
     def infer(self: "Binary[TensorType]") -> TensorType:
         return TensorType(broadcast(self.x.shape, self.z.shape), self.to)
 
-    def scaled(self: "Binary[Any]", x: Expr, multiplier: int, shift: int) -> Expr:
+    def scaled(self, x: Expr, multiplier: int, shift: int) -> Expr:
         return cast(self.rule.expression(x, constant(multiplier, I32), constant(shift, I32)), I32)
 
-    def scaled_array(self: "Binary[Any]", x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
+    def scaled_array(self, x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
         return np.asarray(self.rule.reference(x, np.int64(multiplier), np.int64(shift))).astype(
             np.int32
         )
@@ -63,7 +63,7 @@ class Binary(QuantOperator[T]):
         pairs = zip((self.x, self.z), self.zero_points, strict=False)
         return [t.astype(np.int32) - np.int32(zero) for t, zero in pairs]
 
-    def result(self: "Binary[Any]", rounded: np.ndarray) -> np.ndarray:
+    def result(self, rounded: np.ndarray) -> np.ndarray:
         shifted = rounded + np.int32(self.zero_points[2])
         return np.asarray(np.clip(shifted, self.low, self.high).astype(self.to.dtype))
 

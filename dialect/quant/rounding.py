@@ -71,19 +71,19 @@ def _half(shift: Any) -> Any:
     return np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
 
 
-def _reference_single(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
+def _reference_single(x: np.ndarray, multiplier: object, shift: object) -> np.ndarray:
     x = x.astype(np.int64)
     return (x * multiplier + _half(shift)) >> shift
 
 
-def _reference_tosa_double(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
+def _reference_tosa_double(x: np.ndarray, multiplier: object, shift: Any) -> np.ndarray:
     x = x.astype(np.int64)
     rounding = _half(shift)
     rounding = np.where(shift > 31, rounding + np.where(x >= 0, 1 << 30, -(1 << 30)), rounding)
     return (x * multiplier + rounding) >> shift
 
 
-def _reference_tflite_double(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
+def _reference_tflite_double(x: np.ndarray, multiplier: object, shift: Any) -> np.ndarray:
     left = np.maximum(31 - shift, 0)
     right = np.maximum(shift - 31, 0)
     a = (x.astype(np.int64) << left).astype(np.int32).astype(np.int64)
@@ -95,14 +95,14 @@ def _reference_tflite_double(x: np.ndarray, multiplier: Any, shift: Any) -> np.n
     return (high >> right) + ((high & mask) > (mask >> 1) + (high < 0))
 
 
-def _reference_half_even(x: np.ndarray, multiplier: Any, _: Any) -> np.ndarray:
+def _reference_half_even(x: np.ndarray, multiplier: Any, _: object) -> np.ndarray:
     scaled = np.rint(x.astype(np.float32) * multiplier)
     return np.clip(np.where(np.isnan(scaled), 0, scaled).astype(np.float64), LOW, HIGH).astype(
         np.int64
     )
 
 
-def _reference_half_up(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
+def _reference_half_up(x: np.ndarray, multiplier: object, shift: object) -> np.ndarray:
     product = (x * multiplier).astype(x.dtype)
     twice = (
         product.astype(object) * 2 // 2 ** np.asarray(shift).astype(object)

@@ -39,7 +39,7 @@ class DeclaredElement(ElementType):
     high: Any = math.inf
     _made: ClassVar[dict[tuple[object, ...], "DeclaredElement"]] = {}
 
-    def __new__(cls, *values: Any, **named: Any) -> Any:
+    def __new__(cls, *values: object, **named: object) -> Any:
         given = cls._given(values, named)
         if (known := cls._made.get((cls, *given.items()))) is not None:
             return known
@@ -59,11 +59,11 @@ class DeclaredElement(ElementType):
         object.__setattr__(made, "_range", bounds)
         return cls._made.setdefault((cls, *given.items()), made)
 
-    def __init__(self, *values: Any, **named: Any) -> None:
+    def __init__(self, *values: object, **named: object) -> None:
         """Take the parameters of the type; ValueError for those that break a constraint."""
 
     @classmethod
-    def _given(cls, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    def _given(cls, values: tuple[object, ...], named: dict[str, object]) -> dict[str, Any]:
         """The values of the parameters by name."""
         names = [*cls.parameters]
         given = {**dict(zip(names, values, strict=False)), **named}
@@ -98,7 +98,7 @@ class DeclaredElement(ElementType):
     def needs_check(self) -> bool:  # type: ignore[override]
         return type(self).valid is not DeclaredElement.valid
 
-    def fit(self, value: Any) -> Any:
+    def fit(self, value: object) -> Any:
         """The stored value of a constant; ValueError where it is no element."""
         stored = fit(value, self.storage)
         if said := self.invalid(np.asarray(stored, self.dtype)):

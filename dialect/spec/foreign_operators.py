@@ -29,7 +29,10 @@ METHODS = (
     "run",
     "steps",
 )
-GIVES: dict[str, tuple[Any, str]] = {"infer": (Type, "a type"), "element": (Element, "an Element")}
+GIVES: dict[str, tuple[object, str]] = {
+    "infer": (Type, "a type"),
+    "element": (Element, "an Element"),
+}
 
 
 def guard(operator: Any, dialects: tuple[str, ...]) -> None:

@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from operator import is_not
-from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from ..kernel_ir.expressions import Element, Tensor
 from ..types.attributes import attribute_text
 from ..types.sizes import Undecided
 from ..types.tensor_types import Type
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Nodes, Tangents
+
+T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
 
@@ -59,7 +62,7 @@ class C:
         return named if named or self.at else operands
 
 
-def _is_taken(op: "Operator[Any]", operand: str, symbols: Iterable[str]) -> bool:
+def _is_taken(op: "Operator[object]", operand: str, symbols: Iterable[str]) -> bool:
     """Test whether some of an operator's symbols cannot be computed without an operand."""
     without = dataclasses.replace(op, **{operand: None})  # type: ignore[type-var]
     try:
@@ -70,7 +73,7 @@ def _is_taken(op: "Operator[Any]", operand: str, symbols: Iterable[str]) -> bool
     return False
 
 
-REQUIRED: Any = type(
+REQUIRED: object = type(
     "Required", (), {"__repr__": lambda _: "REQUIRED"}
 )()  # marks a field without a default
 
@@ -94,6 +97,10 @@ class Field:
 
 
 MOST_FOLDED = 4096  # elements of the largest result of constant folding
+
+
+class NoRule:
+    """The cotangent of an operand by which an operator is not differentiated."""
 
 
 class Operator(Generic[T]):
@@ -138,7 +145,7 @@ class Operator(Generic[T]):
         """
         return self.operands()[0][1]
 
-    def reference(self: "Operator[Any]") -> Any:
+    def reference(self) -> Any:
         """The result, or results, by the formal definition, in plain NumPy, whose floating-point
         warnings the caller ignores.
         """
@@ -148,13 +155,13 @@ class Operator(Generic[T]):
         """The index formula; an irregular operator has `nest` instead."""
         raise NotImplementedError(self.name)
 
-    def nest(self: "Operator[Any]", *results: Tensor) -> Any:
+    def nest(self, *results: Tensor) -> Any:
         """The statements of an irregular operator, in the loop language's builder
         (`dialect.nest`).
         """
         raise NotImplementedError(self.name)
 
-    def pullback(self: "Operator[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self, results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         """The cotangents of the operands, in order, from those of the results; None is zero (JAX:
         the transposed JVP).
 
@@ -163,7 +170,7 @@ class Operator(Generic[T]):
         """
         raise NotImplementedError(self.name)
 
-    def pushforward(self: "Operator[Any]", results: Any, tangents: Any) -> Any:
+    def pushforward(self, results: "Nodes", tangents: "Tangents") -> "Tangents":
         """The tangents of the results from those of the operands; by default the transpose of
         `pullback`.
         """
@@ -181,7 +188,7 @@ class Operator(Generic[T]):
             t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types())
         )
 
-    def simplified(self, definition: "Callable[[Any], Operator[Any] | None]") -> Any:
+    def simplified(self, definition: "Callable[[object], Operator[object] | None]") -> Any:
         """An existing value that equals the result, or a simpler operator for it; None if there is
         neither.
 
@@ -211,7 +218,7 @@ class Operator(Generic[T]):
 
     def map(self, change: Callable[[T], U]) -> "Operator[U]":
         """Replace the operands; the same object if they are unchanged."""
-        new: dict[str, Any] = {}
+        new = {}
         same, made = True, None
         for name, many in self.slots:
             value = getattr(self, name)
@@ -259,12 +266,12 @@ class Operators(Mapping[str, type[Operator[Any]]]):
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, type[Operator[Any]]] = {}
+        self._known: dict[str, type[Operator[object]]] = {}
         self.modules: dict[
             str, str
         ] = {}  # of dialects of other packages: the module that describes each
 
-    def declare(self, made: type[Operator[Any]]) -> None:
+    def declare(self, made: type[Operator[object]]) -> None:
         assert made.name not in self._known, f"{made.name} is declared twice"
         self._known[made.name] = made
 
@@ -313,7 +320,7 @@ def _restored(name: str) -> Any:
 
 
 def example_program(
-    operator: type[Operator[Any]], operands: str, types: str, result: str = ""
+    operator: type[Operator[object]], operands: str, types: str, result: str = ""
 ) -> str:
     """An example of one operation as a program. Types are those of tensors, without `tensor<>`, or
     other types in full.
@@ -366,7 +373,7 @@ def operator(cls: type[U]) -> type[U]:
     return made
 
 
-def declare(name: str, family: type[Any], doc: str, **members: Any) -> type[Any]:
+def declare(name: str, family: type[object], doc: str, **members: object) -> type[Any]:
     """Declare an operator of a family by the attributes in which it differs."""
     return operator(
         type(name, (family,), {"__doc__": doc, "__module__": family.__module__, **members})
@@ -385,7 +392,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
+def _field(field: dataclasses.Field[object], hint: object) -> Field:
     default = REQUIRED if field.default is dataclasses.MISSING else field.default
     if hint is T:
         return Field(field.name, "operand")
@@ -403,7 +410,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 _TERM = re.compile(r"(rank|shape|element|dim|type)\((\w+)(\[\w+\])?(?:, (\w+))?\)|[A-Za-z_]\w*")
 
 
-def actual_values(op: Operator[Any], text: str) -> list[tuple[str, str]]:
+def actual_values(op: Operator[object], text: str) -> list[tuple[str, str]]:
     """The terms of a constraint's text with their values, in order of appearance."""
     attributes = {f.name: v for f, v in op.attributes()}
     terms = {match[0]: match for match in _TERM.finditer(text)}
@@ -411,7 +418,9 @@ def actual_values(op: Operator[Any], text: str) -> list[tuple[str, str]]:
     return [(term, value) for term, value in found if value is not None]
 
 
-def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, Any]) -> str | None:
+def _term_value(
+    op: Operator[object], match: re.Match[str], attributes: dict[str, object]
+) -> str | None:
     what, name, subscript, argument = match.groups()
     try:
         if what is None:
@@ -442,7 +451,7 @@ def _about(operand: Type, what: str, argument: str | None) -> str | None:
     return str(operand) if what == "type" else size_text(getattr(operand, what))
 
 
-def size_text(value: Any) -> str:
+def size_text(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(size_text, value))}{',' if len(value) == 1 else ''})"
     return (
@@ -452,7 +461,7 @@ def size_text(value: Any) -> str:
     )
 
 
-def violated(op: Operator[Any], constraints: Iterable[C]) -> tuple[C | None, bool]:
+def violated(op: Operator[object], constraints: Iterable[C]) -> tuple[C | None, bool]:
     """The first constraint that does not hold, and whether some are undecided until sizes are
     known.
     """

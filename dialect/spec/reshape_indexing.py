@@ -3,12 +3,15 @@ shape.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..kernel_ir.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from ..types.sizes import Dim, product, same_size
 from .broadcasting import is_one
 from .operator import Operator, T
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
 
 
 class Reshaping(Operator[T]):
@@ -36,7 +39,7 @@ class Reshaping(Operator[T]):
                 indices[j] = index
         return Element(at, self.x[tuple(indices)])
 
-    def pullback(self: "Reshaping[Any]", results: Any, cotangents: Any) -> Any:
+    def pullback(self: "Reshaping[Node]", results: "Nodes", cotangents: "Nodes") -> "Cotangents":
         return [cotangents[0].apply("builtin.reshape_like", self.x)]
 
 

@@ -19,7 +19,7 @@ def _physical_memory() -> int:
         return 1 << 36
 
 
-def _limit(default: Any, measured: str) -> Any:
+def _limit(default: object, measured: str) -> Any:
     return field(default=default, metadata={"measured": measured})
 
 
@@ -79,7 +79,7 @@ def limited(**changes: float | None) -> AbstractContextManager[Limits]:
 
 
 @contextmanager
-def _limited(changes: dict[str, Any]) -> Iterator[Limits]:
+def _limited(changes: dict[str, object]) -> Iterator[Limits]:
     outer = LIMITS.get()
     limits = replace(outer, **changes)
     try:

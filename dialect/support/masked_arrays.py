@@ -1,11 +1,9 @@
 """Diagnostics for NumPy's masked arrays, which are no tensors."""
 
-from typing import Any
-
 import numpy as np
 
 
-def masked(value: Any) -> str:
+def masked(value: object) -> str:
     """A message for an array with masked elements, with the remedy; empty for any other value."""
     if not isinstance(value, np.ndarray) or type(value) is np.ndarray or not np.ma.is_masked(value):
         return ""

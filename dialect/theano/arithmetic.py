@@ -2,11 +2,13 @@
 signs and rounding.
 """
 
+from collections.abc import Callable
 from functools import reduce
 from operator import mul
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..kernel_ir.expressions import (
     BY_ZERO,
@@ -21,15 +23,18 @@ from ..kernel_ir.expressions import (
 from ..kernel_ir.scalar_functions import SCALARS
 from ..types.tensor_types import I1, UI8
 from . import complex_arithmetic as c, complex_functions
-from .scalar_op import ByParts, row
+from .scalar_op import ByParts, Numpy, row
 from .type_rules import part
 
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
 
-def zeros(g: Any, *_: Any) -> tuple[None, ...]:
+
+def zeros(*_: object) -> tuple[None, ...]:
     return (None,) * 3
 
 
-def by_kind(function: str, on_bool: str) -> Any:
+def by_kind(function: str, on_bool: str) -> Callable[..., Expr]:
     """A scalar function, of i1 another one."""
     return lambda x, *rest: apply(on_bool if x.type is I1 else function, x, *rest)
 
@@ -38,7 +43,7 @@ def _fold(binary: Any) -> Any:
     return lambda *xs: reduce(binary, xs)
 
 
-def product(x: Any, y: Any) -> np.ndarray:
+def product(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> np.ndarray:
     """x y, each product and difference of the parts of complex numbers rounded by itself."""
     if x.dtype.kind != "c":
         return np.multiply(x, y)
@@ -47,7 +52,7 @@ def product(x: Any, y: Any) -> np.ndarray:
     )
 
 
-def _others(g: Any, xs: Any) -> list[Any]:
+def _others(g: "Node", xs: "Nodes") -> "list[Node]":
     """g times the product of all but one, for each."""
     return [reduce(mul, (*xs[:n], *xs[n + 1 :]), g) for n in range(len(xs))]
 
@@ -128,7 +133,7 @@ def _mod(x: Expr, y: Expr) -> Expr:
     )
 
 
-def _integers(ufunc: Any) -> Any:
+def _integers(ufunc: np.ufunc) -> Numpy:
     """The function of integers, i1 being taken as ui8."""
     return lambda x, y: (
         ufunc(x.astype(np.uint8), y.astype(np.uint8)) if x.dtype == bool else ufunc(x, y)
@@ -199,7 +204,7 @@ def _complex_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(y == 0, 1, powers).astype(x.dtype)
 
 
-def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+def _power_gradient(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
     base, exponent = (x.cast(y.element) for x in xs)
     to_base = g * exponent * base.scalar("pow", exponent - 1)
     return to_base, (base.scalar("eq", 0)).scalar("switch", 0, g * base.scalar("log") * y)
@@ -259,7 +264,7 @@ def _sgn(x: Expr) -> Expr:
     return select(x > zero, one, select(x < zero, -one, x if x.type.kind == "float" else zero))
 
 
-def _away(x: Any) -> Any:
+def _away(x: np.ndarray) -> np.ndarray:
     whole = np.trunc(x)
     return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole).astype(x.dtype)
 

@@ -4,7 +4,7 @@ any order.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from .bessel_reference import exact_of_order
 from .erf import in_f64
 from .formula_blocks import INF, polynomial
 from .scalar_op import UNKNOWN, of_one, row
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
+    from .scalar_op import Gradient
 
 
 def _small(x: Expr, table: tuple[float, ...]) -> Expr:
@@ -83,7 +87,7 @@ def i1(x: Expr) -> Expr:
     return select(x < 0.0, -value, value)
 
 
-def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:
+def _at_zero(g: "Node", x: "Node", value: float, elsewhere: "Node") -> "Node":
     """A derivative that is `value` as far as x² is too small to count; the quotient in `elsewhere`
     loses its digits there.
     """
@@ -91,8 +95,8 @@ def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:
     return g * near.scalar("switch", value, elsewhere)
 
 
-def _order_gradient(name: str) -> Any:
-    def gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+def _order_gradient(name: str) -> "Gradient":
+    def gradient(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
         v, x = (o.cast(y.element) for o in xs)
         below = (v - 1).scalar(name, x)
         above = (v + 1).scalar(name, x)

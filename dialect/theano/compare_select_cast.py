@@ -1,7 +1,8 @@
 """Scalar operations that choose, compare, take bits and parts, and convert."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,16 +11,19 @@ from ..kernel_ir.scalar_functions import SCALARS
 from ..types.tensor_types import I1, UI8, ElementType
 from . import complex_arithmetic as c
 from .arithmetic import by_kind, product, zeros
-from .scalar_op import SCALAR_OPS, ByParts, ScalarOp, row
+from .scalar_op import SCALAR_OPS, ByParts, Numpy, OnComplex, ScalarOp, row
 from .type_rules import TypeRule, upcast
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes, Tangents
 
 # Order
 
 
-def _extreme(name: str, on_bool: str) -> Any:
+def _extreme(name: str, on_bool: str) -> Callable[[Expr, Expr], Expr]:
     integers = "max" if name == "maximum" else "min"
 
-    def extreme(x: Any, y: Any) -> Any:
+    def extreme(x: Expr, y: Expr) -> Expr:
         if x.type is I1:
             return apply(on_bool, x, y)
         return apply(name if x.type.kind == "float" else integers, x, y)
@@ -27,7 +31,7 @@ def _extreme(name: str, on_bool: str) -> Any:
     return extreme
 
 
-def _first_of_two(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+def _first_of_two(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
     first = y.scalar("eq", xs[0])
     return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
 
@@ -56,7 +60,7 @@ row(
 )
 
 
-def _comparison(ufunc: Any) -> Any:
+def _comparison(ufunc: np.ufunc) -> Numpy:
     return lambda x, y: (
         ufunc(x, y)
         if "c" in (x.dtype.kind, y.dtype.kind) or x.dtype.kind == y.dtype.kind
@@ -71,7 +75,7 @@ def _exact_pair(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     return x.astype(object), y.astype(object)  # Python's integers
 
 
-_COMPARISONS: tuple[tuple[str, str, Any, Any], ...] = (
+_COMPARISONS: tuple[tuple[str, str, np.ufunc, OnComplex], ...] = (
     ("eq", "eq", np.equal, lambda a, b: a.re.eq(b.re) & a.im.eq(b.im)),
     ("neq", "ne", np.not_equal, lambda a, b: a.re.ne(b.re) | a.im.ne(b.im)),
     ("lt", "lt", np.less, c.less),
@@ -92,7 +96,7 @@ for _name, _function, _ufunc, _parts in _COMPARISONS:
     )
 
 
-def _only_floats(function: Any) -> Any:
+def _only_floats(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     return lambda x: function(x) if x.type.kind == "float" else constant(False, I1)
 
 
@@ -118,7 +122,7 @@ row(
 )
 
 
-def _within(low: Any, high: Any) -> Any:
+def _within(low: str, high: str) -> Callable[[Expr, Expr, Expr], Expr]:
     return lambda x, a, b: apply(low, x, a) & apply(high, x, b)
 
 
@@ -168,7 +172,7 @@ def _clip(x: Expr, low: Expr, high: Expr) -> Expr:
     return select(x < low, low, select(x > high, high, x))
 
 
-def _clip_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any, Any]:
+def _clip_gradient(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
     x, low, high = xs
     below, above = x.scalar("lt", low), x.scalar("gt", high)
     return (
@@ -238,8 +242,8 @@ row(
 # Parts of complex numbers
 
 
-def _part(name: str) -> Any:
-    def part(x: Any) -> Any:
+def _part(name: str) -> Callable[[Expr], Expr]:
+    def part(x: Expr) -> Expr:
         if x.type.kind == "complex":
             return apply(name, x)
         return x if name == "real" else constant(0, x.type)
@@ -247,7 +251,7 @@ def _part(name: str) -> Any:
     return part
 
 
-def _complex_tangent(tangents: Any, xs: Any, y: Any) -> Any:
+def _complex_tangent(tangents: "Tangents", xs: "Nodes", y: "Node") -> "Node":
     re, im = (
         x.scalar("second", 0.0) if t is None else t for t, x in zip(tangents, xs, strict=True)
     )

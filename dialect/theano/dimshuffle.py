@@ -10,7 +10,7 @@ from ..types.tensor_types import TensorType
 from .dimensions import is_broadcastable
 
 if TYPE_CHECKING:
-    from ..ir.builder import Cotangents, Node, Nodes
+    from ..ir.builder import Cotangents, Node, Nodes, Tangents
 
 
 @operator
@@ -98,8 +98,8 @@ class Dimshuffle(Operator[T]):
         where = {j: i for i, j in enumerate(self.new_order) if j != "x"}
         return [cotangents[0].dimshuffle([where.get(j, "x") for j in range(self.x.rank)])]
 
-    def pushforward(self: "Dimshuffle[Node]", results: "Nodes", tangents: "Nodes") -> "Cotangents":
-        return [tangents[0].dimshuffle(self.new_order)]
+    def pushforward(self: "Dimshuffle[Node]", results: "Nodes", tangents: "Tangents") -> "Tangents":
+        return [None if t is None else t.dimshuffle(self.new_order) for t in tangents]
 
     def simplified(self: "Dimshuffle[Any]", definition: Any) -> Any:
         """The operand where nothing moves; of a dimshuffle, one of its operand."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +12,13 @@ from ..kernel_ir.scalar_references import precise
 from . import complex_functions as c
 from .complex_arithmetic import angle
 from .formula_blocks import LN2, LN10, by_table
-from .scalar_op import ByParts, of_one, row
+from .scalar_op import ByParts, Numpy, OnComplex, of_one, row
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes, Tangents
 
 
-def _exactly(function: Callable[..., Any]) -> Callable[..., Any]:
+def _exactly(function: Numpy) -> Numpy:
     """The function in NumPy's longest precision, also of complex numbers."""
     of_reals = precise(function)
 
@@ -30,7 +33,7 @@ def _exactly(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # Theano's name: the scalar function, the complex one, and the derivative by g, x and y
-_FUNCTIONS: dict[str, tuple[str, Any, Callable[[Any, Any, Any], Any]]] = {
+_FUNCTIONS: "dict[str, tuple[str, OnComplex, Callable[[Node, Node, Node], Node]]]" = {
     "exp": ("exp", c.exp, lambda g, x, y: g * y),
     "exp2": ("exp2", c.exp2, lambda g, x, y: g * y * LN2),
     "expm1": ("expm1", c.expm1_, lambda g, x, y: g * x.scalar("exp")),
@@ -66,7 +69,7 @@ for _name, (_real, _on_complex, _derivative) in _FUNCTIONS.items():
     )
 
 
-def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+def _arctan2_gradient(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
     a, b = (x.cast(y.element) for x in xs)
     below = a * a + b * b
     return g * b / below, -(g * a / below)
@@ -133,14 +136,14 @@ def _polar_exactly(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     )
 
 
-def _polar_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+def _polar_gradient(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
     r, angle = xs
     re, im = g.scalar("real"), g.scalar("imag")
     cos, sin = angle.scalar("cos"), angle.scalar("sin")
     return re * cos + im * sin, r * (im * cos - re * sin)
 
 
-def _polar_tangent(tangents: Any, xs: Any, y: Any) -> Any:
+def _polar_tangent(tangents: "Tangents", xs: "Nodes", y: "Node") -> "Node":
     (dr, da), (r, angle) = tangents, xs
     cos, sin = angle.scalar("cos"), angle.scalar("sin")
     parts = [p for p in (dr and (dr * cos, dr * sin), da and (-(r * da * sin), r * da * cos)) if p]
@@ -148,7 +151,7 @@ def _polar_tangent(tangents: Any, xs: Any, y: Any) -> Any:
     return re.scalar("complex", im)
 
 
-def _turn(x: Any) -> Any:
+def _turn(x: "Node") -> "Node":
     """i x / |x|²: where x goes as its angle grows, by how far it is away."""
     re, im = x.scalar("real"), x.scalar("imag")
     square = re * re + im * im

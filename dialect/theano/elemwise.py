@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.builder import Cotangents, Node, Nodes
+from ..ir.builder import Cotangents, Node, Nodes, Tangents
 from ..kernel_ir.expressions import Element, Tensor, axes
 from ..spec.broadcasting import aligned, cannot_broadcast
 from ..spec.operator import C, Operator, T, operator
@@ -42,7 +42,7 @@ class Broadcasting(Operator[T]):
         at = axes(y.shape)
         return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
 
-    def summed(self: "Broadcasting[Any]", cotangents: Any) -> list[Any]:
+    def summed(self: "Broadcasting[Node]", cotangents: "Cotangents") -> "Cotangents":
         """The cotangents of the operands, summed over the dimensions along which these were
         repeated.
         """
@@ -150,7 +150,7 @@ class Elemwise(Broadcasting[T]):
         (y,), (g,) = results, cotangents
         return self.summed(self.op.pulled(g, self.xs, y))
 
-    def pushforward(self: "Elemwise[Node]", results: Nodes, tangents: Nodes) -> Cotangents:
+    def pushforward(self: "Elemwise[Node]", results: Nodes, tangents: Tangents) -> Tangents:
         return [self.op.pushed(tangents, self.xs, results[0])]
 
     def destroys(self) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ numbers, and the inverses in f64.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from ..types.tensor_types import F64
 from . import polynomial_coefficients as k
 from .complex_arithmetic import Z
 from .formula_blocks import INF, by_table, polynomial
-from .scalar_op import of_one, row
+from .scalar_op import Numpy, of_one, row
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 HALF_ROOT_PI = math.sqrt(math.pi) / 2
@@ -162,12 +165,12 @@ def _exact_complex_erf(z: np.ndarray) -> np.ndarray:
     return np.asarray(sum * (2 / np.sqrt(np.longdouble(np.pi)))).astype(z.dtype)
 
 
-def real_or(of_reals: Callable[..., Any], of_complex: Callable[..., Any]) -> Callable[..., Any]:
+def real_or(of_reals: Numpy, of_complex: Numpy) -> Numpy:
     """The NumPy meaning of a function of real and of complex numbers."""
     return lambda x: of_complex(x) if x.dtype.kind == "c" else of_reals(x)
 
 
-def _bell(x: Any) -> Any:
+def _bell(x: "Node") -> "Node":
     return (-(x * x)).scalar("exp")
 
 

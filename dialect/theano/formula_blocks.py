@@ -4,7 +4,8 @@ multiples of π.
 
 import math
 from collections.abc import Callable
-from typing import Any
+
+import numpy as np
 
 from ..kernel_ir.expressions import Expr, apply, select
 from ..kernel_ir.scalar_functions import SCALARS
@@ -14,7 +15,7 @@ LN2, LN10 = math.log(2), math.log(10)
 INF = math.inf
 
 
-def by_table(name: str) -> tuple[Callable[..., Any], Callable[..., Expr]]:
+def by_table(name: str) -> tuple[Callable[..., np.ndarray], Callable[..., Expr]]:
     """The NumPy meaning of a row of the scalar table, and its formula."""
     return SCALARS[name].numpy, lambda *xs: apply(name, *xs)
 

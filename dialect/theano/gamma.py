@@ -1,7 +1,7 @@
 """The gamma function of Theano and its relatives, in f64: gamma, gammaln, psi and tri_gamma."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from .complex_arithmetic import Z
 from .erf import in_f64, real_or
 from .formula_blocks import INF, polynomial, sine_of_pi
 from .scalar_op import of_one, row
+
+if TYPE_CHECKING:
+    from ..ir.builder import Node
 
 HALF_LOG_2PI = math.log(2 * math.pi) / 2
 # B_2n / (2n (2n - 1)), of Stirling's series
@@ -247,7 +250,7 @@ def _exact_complex_psi(z: np.ndarray) -> np.ndarray:
     ).astype(z.dtype)
 
 
-def _psi_gradient(g: Any, x: Any, y: Any) -> Any:
+def _psi_gradient(g: "Node", x: "Node", y: "Node") -> "Node":
     if x.element.kind == "complex":
         raise NotImplementedError("theano.elemwise of psi of complex numbers")
     return g * x.scalar("tri_gamma")

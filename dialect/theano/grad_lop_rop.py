@@ -3,12 +3,15 @@ into ordinary operations.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..builtin import Calling
 from ..spec.broadcasting import all_of, same_shape
 from ..spec.operator import C, T, operator
 from ..types.tensor_types import TensorType, Type
+
+if TYPE_CHECKING:
+    pass
 
 
 def tangent_type(type: Any) -> TensorType:
@@ -87,7 +90,7 @@ class Derivative(Calling[T]):
     def by(self) -> tuple[Any, ...]:
         return tuple(self.signature[0][n] for n in self.positions())
 
-    def infer(self: "Derivative[Any]") -> tuple[Type, ...]:
+    def infer(self) -> tuple[Type, ...]:
         return tuple(tangent_type(t) for t in self.by())
 
 
@@ -131,7 +134,7 @@ class ROp(Derivative[T]):
     def seeded(self) -> tuple[Any, ...]:
         return self.by()
 
-    def infer(self: "ROp[Any]") -> tuple[Type, ...]:
+    def infer(self) -> tuple[Type, ...]:
         return tuple(tangent_type(t) for t in self.signature[1])
 
 

@@ -3,7 +3,8 @@ chi2sf.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..kernel_ir.expressions import Expr, Index, apply, cast, constant, select, total
 from ..kernel_ir.scalar_references import by_element
@@ -13,6 +14,10 @@ from .formula_blocks import INF, polynomial
 from .gamma import exact_gamma, gamma, gammaln, gammaln_of_1_and, stirling
 from .incomplete_gamma_reference import TEMME, exact_incomplete
 from .scalar_op import UNKNOWN, row
+
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes
+    from .scalar_op import Gradient
 
 LARGE = 2.0**17  # orders of which Temme's expansion has all digits
 NODES, WIDTH = 320, 9.5
@@ -127,16 +132,16 @@ def _above_few(a: Expr, x: Expr) -> Expr:
     return -apply("expm1", power) - apply("exp", power) * a * series
 
 
-def _density(a: Any, x: Any) -> Any:
+def _density(a: "Node", x: "Node") -> "Node":
     return ((a - 1) * x.scalar("log") - x).scalar("exp")
 
 
-def _regular(a: Any, x: Any) -> Any:
+def _regular(a: "Node", x: "Node") -> "Node":
     return _density(a, x) / a.scalar("gamma")
 
 
-def _incomplete(sign: int, density: Any) -> Any:
-    def gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+def _incomplete(sign: int, density: "Callable[[Node, Node], Node]") -> "Gradient":
+    def gradient(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
         a, x = (o.cast(y.element) for o in xs)
         slope = g * density(a, x)
         return UNKNOWN, slope if sign > 0 else -slope
@@ -144,12 +149,15 @@ def _incomplete(sign: int, density: Any) -> Any:
     return gradient
 
 
-def _chi2sf_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+def _chi2sf_gradient(g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
     x, degrees = (o.cast(y.element) for o in xs)
     return g * -0.5 * _regular(degrees * 0.5, x * 0.5), UNKNOWN
 
 
-_INCOMPLETE: tuple[tuple[str, Any, Any, int, Any, str], ...] = (
+_Row: TypeAlias = (
+    "tuple[str, Callable[..., float], Callable[..., Expr], int, Callable[[Node, Node], Node], str]"
+)
+_INCOMPLETE: tuple[_Row, ...] = (
     (
         "gammainc",
         lambda a, x: exact_incomplete(a, x)[0],

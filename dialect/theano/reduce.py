@@ -99,14 +99,14 @@ class Reduction(Operator[T]):
                 return [zeros.scalar("switch", 0, g * others.scalar("conj"))]
         return [None]
 
-    def _of_product(self, x: Any, y: Any, g: Any) -> Any:
+    def _of_product(self, x: "Node", y: "Node", g: "Node") -> "Node":
         if getattr(self, "no_zeros_in_input", False):
             return g * (y / x).scalar("conj")
         if x.element.kind == "complex":
             raise NotImplementedError(f"{self.name} of complex numbers, some of which may be 0,")
         return g * x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
 
-    def simplified(self: "Reduction[Any]", definition: Any) -> Any:
+    def simplified(self: "Reduction[Any]", definition: object) -> Any:
         """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of
         it.
         """
@@ -181,7 +181,7 @@ def _accurate(ufunc: Any) -> NumpyReduction:
     return lambda x, axis: ufunc.reduce(x, axis, x.dtype) if axis else x
 
 
-def _in_order(ufunc: Any, by_rows: bool = False) -> NumpyReduction:
+def _in_order(ufunc: object, by_rows: bool = False) -> NumpyReduction:
     return lambda x, axis: reduce_in_order(ufunc, x, axis, by_rows) if axis else x
 
 

@@ -4,20 +4,26 @@ derivative.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from ..kernel_ir.expressions import Expr
+from ..spec.operator import NoRule
 from ..spec.unmet import Unmet
 from ..types.tensor_types import C64, ElementType, compute_type
 from .complex_arithmetic import Z
 from .type_rules import RULES, Elements, TypeRule
 from .wrapping_casts import cast_to_element, to_element
 
+if TYPE_CHECKING:
+    from ..ir.builder import Cotangents, Node, Nodes, Tangents
+
 # the cotangents of the operands, from the result's, the operands and the result; None is zero,
 # UNKNOWN has no rule
-Gradient = Callable[..., Sequence[Any]]
+Gradient: TypeAlias = "Callable[[Node, Nodes, Node], Cotangents]"
+Numpy: TypeAlias = Callable[..., np.ndarray]  # the meaning on arrays
+OnComplex: TypeAlias = "str | Callable[..., Expr | Z] | None"
 
 
 @dataclass(frozen=True)
@@ -28,14 +34,10 @@ class ByParts:
     """
 
     pull: Gradient
-    push: Callable[..., Any]
+    push: "Callable[..., Node]"
 
 
-class _Unknown:
-    """The cotangent of an operand by which an operation is not differentiated."""
-
-
-UNKNOWN = _Unknown()
+UNKNOWN = NoRule()
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,18 @@ class ScalarOp:
     name: str
     arity: int | None
     rule: TypeRule
-    numpy: Callable[..., Any]
+    numpy: Numpy
     formula: Callable[..., Expr]
     doc: str = ""
-    on_complex: Any = None
-    gradient: Gradient | None = None
+    on_complex: OnComplex = None
+    gradient: "Gradient | None" = None
     by_parts: ByParts | None = None
     reduction: str | None = None
     check: Callable[..., str | None] | None = (
         None  # of arrays: what does not hold of them when the program runs
     )
 
-    def pulled(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
+    def pulled(self, g: "Node", xs: "Nodes", y: "Node") -> "Cotangents":
         """The operands' cotangents from the result's. That of x + i y is dL/dx + i dL/dy: g times
         the conjugate derivative.
         """
@@ -73,9 +75,9 @@ class ScalarOp:
         if self.by_parts is not None:
             return self.by_parts.pull(g, xs, y)
         found = self.gradient(g.scalar("conj"), xs, y)[: len(xs)]
-        return [d if d is None or d is UNKNOWN else d.scalar("conj") for d in found]
+        return [d if d is None or isinstance(d, NoRule) else d.scalar("conj") for d in found]
 
-    def pushed(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    def pushed(self, tangents: "Tangents", xs: "Nodes", y: "Node") -> "Node | None":
         """The tangent of the result from those of the operands, None being zero."""
         if self.gradient is None:
             raise NotImplementedError(f"theano.elemwise of {self.name}")
@@ -84,7 +86,7 @@ class ScalarOp:
         total = None
         for n, t in enumerate(tangents):
             part = None if t is None else self.gradient(t.like(y).into(y.element), xs, y)[n]
-            if part is UNKNOWN:
+            if isinstance(part, NoRule):
                 raise NotImplementedError(f"theano.elemwise of {self.name}")
             if total is None:
                 total = part
@@ -125,22 +127,24 @@ class ScalarOp:
     def expression(self, operands: Sequence[Expr], result: ElementType) -> Expr:
         working = self.working(tuple(o.type for o in operands))
         given = [cast_to_element(o, w) for o, w in zip(operands, working, strict=True)]
-        if callable(self.on_complex) and any(w.kind == "complex" for w in working):
-            found: Any = self.on_complex(*map(Z.of, given))
+        if not isinstance(self.on_complex, (str, type(None))) and any(
+            w.kind == "complex" for w in working
+        ):
+            found = self.on_complex(*map(Z.of, given))
             return (
                 found.expression(result) if isinstance(found, Z) else cast_to_element(found, result)
             )
         return cast_to_element(self.formula(*given), result)
 
 
-def of_one(derivative: Callable[[Any, Any, Any], Any]) -> Gradient:
+def of_one(derivative: "Callable[[Node, Node, Node], Node]") -> Gradient:
     """The gradient of a function of one operand, by its cotangent from g, x in the result's type,
     and y.
     """
     return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
 
 
-def _some_complex(*nodes: Any) -> bool:
+def _some_complex(*nodes: "Node") -> bool:
     return any(n.element.kind == "complex" for n in nodes)
 
 
@@ -148,8 +152,31 @@ SCALAR_OPS: dict[str, ScalarOp] = {}
 
 
 def row(
-    name: str, arity: int | None, rule: str, numpy: Any, formula: Any, doc: str = "", **more: Any
+    name: str,
+    arity: int | None,
+    rule: str,
+    numpy: Numpy,
+    formula: Callable[..., Expr],
+    doc: str = "",
+    *,
+    on_complex: OnComplex = None,
+    gradient: "Gradient | None" = None,
+    by_parts: ByParts | None = None,
+    reduction: str | None = None,
+    check: Callable[..., str | None] | None = None,
 ) -> None:
     """Enters an operation into the table."""
     assert name not in SCALAR_OPS, f"{name} is there twice"
-    SCALAR_OPS[name] = ScalarOp(name, arity, RULES[rule], numpy, formula, doc, **more)
+    SCALAR_OPS[name] = ScalarOp(
+        name,
+        arity,
+        RULES[rule],
+        numpy,
+        formula,
+        doc,
+        on_complex,
+        gradient,
+        by_parts,
+        reduction,
+        check,
+    )

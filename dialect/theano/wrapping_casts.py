@@ -12,7 +12,7 @@ from ..types.tensor_types import BY_DTYPE, I64, UI64, ElementType
 from .type_rules import part
 
 
-def to_element(array: Any, element: ElementType) -> np.ndarray:
+def to_element(array: object, element: ElementType) -> np.ndarray:
     """The array in another element type."""
     given: Any = np.asarray(array)
     if not _wraps(BY_DTYPE[given.dtype], element):

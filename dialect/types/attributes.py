@@ -61,7 +61,7 @@ def conform(value: Any, annotation: Any) -> Any:
     raise ValueError(f"expected {describe(annotation)}, got {attribute_text(value)}")
 
 
-_NAMES: dict[Any, str] = {
+_NAMES: dict[object, str] = {
     int: "an integer",
     bool: "true or false",
     float: "a number",
@@ -71,7 +71,7 @@ _NAMES: dict[Any, str] = {
 }
 
 
-def describe(annotation: Any) -> str:
+def describe(annotation: object) -> str:
     """The attribute values of an annotation, in words."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is tuple:
@@ -86,7 +86,7 @@ def describe(annotation: Any) -> str:
     return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
-def _plural(annotation: Any) -> str:
+def _plural(annotation: object) -> str:
     """The attribute values of an annotation, in words, as a plural."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Union or origin is UnionType:
@@ -97,7 +97,7 @@ def _plural(annotation: Any) -> str:
     return one if annotation is bool or origin is typing.Literal else one + "s"
 
 
-def attribute_text(value: Any) -> str:
+def attribute_text(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

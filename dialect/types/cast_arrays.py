@@ -2,14 +2,12 @@
 arrays.
 """
 
-from typing import Any
-
 import numpy as np
 
 from .tensor_types import BF16, BY_DTYPE, ElementType, kind_of
 
 
-def converted(array: Any, element: ElementType) -> np.ndarray:
+def converted(array: object, element: ElementType) -> np.ndarray:
     """The array in another element type.
 
     Integers wrap modulo 2^width, floats round to the nearest (ties to even), floats to integers
@@ -40,7 +38,7 @@ def _with_digits_of_bf16(given: np.ndarray) -> np.ndarray:
     return np.ldexp(np.rint(np.ldexp(x, -last)), last).astype(np.float32)
 
 
-def array_of(values: Any, element: ElementType) -> np.ndarray:
+def array_of(values: object, element: ElementType) -> np.ndarray:
     """Numbers as an array of the element type, rounded once."""
     return (
         converted(np.array(values, np.float64), element)
@@ -56,7 +54,7 @@ def from_file(array: np.ndarray, element: ElementType) -> np.ndarray:
     return array.view(element.dtype) if element is BF16 and array.dtype.str == "|V2" else array
 
 
-def is_float(value: Any) -> bool:
+def is_float(value: object) -> bool:
     """Test for a float of Python or NumPy, or a bf16."""
     return isinstance(value, (float, np.floating)) or (
         isinstance(value, np.generic) and kind_of(value.dtype) == "f"

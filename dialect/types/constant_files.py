@@ -192,7 +192,7 @@ def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
     if len(data) < 8 or length > len(data) - 8:
         raise FileConstantError(f'"{title}" is not a safetensors file')
 
-    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def distinct(pairs: list[tuple[str, object]]) -> dict[str, Any]:
         if len(found := dict(pairs)) != len(pairs):
             raise FileConstantError(f'"{title}" has two entries of one name')
         return found

@@ -33,7 +33,7 @@ LIMIT = {
 }  # values from here on round to infinity
 
 
-def fit(value: Any, element: ElementType) -> Any:
+def fit(value: object, element: ElementType) -> Any:
     """The value as one of the element type; ValueError if it is of another kind or too large.
     Floats are rounded later.
     """
@@ -76,7 +76,7 @@ NOUNS = {
 }
 
 
-def literal_text(value: Any) -> str:
+def literal_text(value: object) -> str:
     """A literal as the language writes it; floats in the fewest digits that give the same value
     back.
     """
@@ -137,7 +137,7 @@ LITERALS: dict[
 }
 
 
-def literal_type(dialect: str, value: Any) -> Type:
+def literal_type(dialect: str, value: object) -> Type:
     """The type of a literal operand in a dialect; raises ValueError if the dialect takes no such
     literal.
     """

@@ -238,7 +238,7 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def key_of(n: Any) -> Any:
+def key_of(n: object) -> Any:
     """A size, or a sequence with sizes in it, to be compared as it is written."""
     if isinstance(n, Size):
         return n.key

@@ -11,7 +11,7 @@ def bind(declared: Sequence[Type], actual: Sequence[Type]) -> dict[Any, Dim]:
     """The size in the actual types of each named or anonymous size of the declared types; the first
     occurrence decides.
     """
-    bound: dict[Any, Dim] = {}
+    bound = {}
     for stated, given in _met(declared, actual):
         bound.setdefault(stated.terms[0][0], given)
     return bound
@@ -49,8 +49,8 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
     """The types over the callee's size names, or numbers, so that equal calls are shared; the size
     of each name.
     """
-    names: dict[Any, Dim] = {}
-    taken: dict[Any, Dim] = {}
+    names = {}
+    taken = {}
     pairs = [
         p
         for d, g in zip(declared, given, strict=True)

@@ -215,7 +215,7 @@ def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Fun
     """The function with named sizes bound, verified for them."""
     if isinstance(function, Graph) or all(a.known_type.is_static for a in function.arguments):
         return function
-    bound: dict[Any, Dim] = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}
+    bound: dict[object, Dim] = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}
     head = instantiated(module, function, [with_sizes(t, bound) for t in function.argument_types])
     operations = tuple(replace(o, declared=None, declared_operands=None) for o in head.operations)
     return replace(head, operations=operations, declared=None)

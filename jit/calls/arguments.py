@@ -48,7 +48,7 @@ def _misfit(function: Function, got: str) -> CallError:
     return CallError(Diagnostic(message, function.span, "call.arguments"))
 
 
-def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
+def samples_of(arguments: Sequence[object]) -> list[tuple[Any, ...]]:
     """The arguments of each call of a batch: a list's elements one by one, and what is no list in
     every call.
     """
@@ -77,7 +77,7 @@ def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 def take_arguments(
     function: Function,
-    given: tuple[Any, ...],
+    given: tuple[object, ...],
     convert: bool = False,
     take: Callable[..., np.ndarray] | None = None,
 ) -> list[np.ndarray]:
@@ -109,7 +109,7 @@ def take_arguments(
     return arrays
 
 
-def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
+def array_of(value: object, wanted: Type, convert: bool = False) -> np.ndarray:
     """The value as a contiguous array of the wanted element type. Arrays may widen, by `convert`
     become another type that holds all their values; numbers and lists must fit.
     """
@@ -184,7 +184,7 @@ def library_of(given: Any) -> Any:
     return sys.modules.get(type(given).__module__.partition(".")[0])
 
 
-def like_arguments(results: Sequence[np.ndarray], given: Any, like: str | None) -> list[Any]:
+def like_arguments(results: Sequence[np.ndarray], given: object, like: str | None) -> list[Any]:
     """The results as arrays of the library that arguments come from, without a copy; `like` keeps
     NumPy's.
     """
@@ -258,7 +258,7 @@ def beyond_range(array: np.ndarray, argument: Value) -> str:
 
 
 def take_outputs(
-    out: Any, types: list[Type], inputs: list[np.ndarray], function: Function
+    out: object, types: list[Type], inputs: list[np.ndarray], function: Function
 ) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
     """The arrays to compute into, and which of them to copy where afterwards (a strided `out`, or
     one that overlaps an input).
@@ -293,7 +293,7 @@ def take_outputs(
     return arrays, copies
 
 
-def _unsuited(array: Any, wanted: Type) -> str:
+def _unsuited(array: object, wanted: Type) -> str:
     """The kind of object given in the place of a writable array; empty if it is one of the type."""
     if (said := masked(array)) or not isinstance(array, np.ndarray):
         return said or type(array).__name__
@@ -308,7 +308,7 @@ def _unsuited(array: Any, wanted: Type) -> str:
     )
 
 
-def _seen(out: Any) -> Any:
+def _seen(out: object) -> Any:
     """The memory of what is no NumPy array as one."""
     try:
         found = out if isinstance(out, np.ndarray) or _is_negated(out) else array_in(out)
@@ -324,7 +324,7 @@ def from_dlpack(value: Any) -> np.ndarray:
     return np.from_dlpack(value.resolve_neg() if _is_negated(value) else value)
 
 
-def _is_negated(value: Any) -> bool:
+def _is_negated(value: object) -> bool:
     """Test for a PyTorch tensor that is negated lazily, which its DLPack export ignores."""
     negated = getattr(value, "is_neg", None)
     return callable(negated) and bool(negated())
@@ -347,7 +347,7 @@ def array_in(value: Any) -> np.ndarray | None:
 def share_memory(a: np.ndarray, b: np.ndarray) -> bool:
     """Test whether two arrays share memory."""
     try:
-        most: Any = 10_000  # steps: NumPy's type stubs know of none and of as many as it takes
+        most = 10_000  # steps: NumPy's type stubs know of none and of as many as it takes
         return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=most)
     except np.exceptions.TooHardError:
         return _elements_overlap(a, b)

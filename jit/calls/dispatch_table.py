@@ -17,7 +17,7 @@ from .fastcall import take
 from .pytree_form import form_words
 from .vectorcall_ir import BUSY, ELEMENT, STEPS, TABLE, WAY
 
-Atom = tuple[Any, ...]
+Atom = tuple[object, ...]
 
 
 _growing = held_at_fork(threading.RLock())  # of all tables: signal handlers and finalizers may call

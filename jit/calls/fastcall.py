@@ -15,7 +15,7 @@ CPython's vectorcall protocol, without tuples or dictionaries of arguments.
 import ctypes
 import sys
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -129,7 +129,7 @@ class _Specification(ctypes.Structure):
 
 
 Kind = TypeVar("Kind")
-_KEPT: list[Any] = []  # what types made here refer to
+_KEPT: list[object] = []  # what types made here refer to
 
 
 @lru_cache(maxsize=1)
@@ -157,7 +157,7 @@ def direct(kind: type[Kind], later: bool = False) -> type[Kind]:
     """The class whose objects are called directly, those of another otherwise. Calls go to
     `__call__` until `take` where that is `later`.
     """
-    bases: tuple[Any, ...] = direct_base(), kind
+    bases = direct_base(), kind
     named = {"__module__": kind.__module__, "__doc__": kind.__doc__}
     if later:
         named["__call__"] = kind.__call__

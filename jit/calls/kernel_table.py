@@ -116,11 +116,11 @@ class KernelCall:
 
     def perform(
         self,
-        given: Sequence[Any],
+        given: Sequence[object],
         program: Callable[..., int],
         sizing: Callable[..., int] | None,
         allocate: Callable[[int, tuple[int, ...]], np.ndarray],
-        report: Callable[[int, int, int], Any],
+        report: Callable[[int, int, int], object],
     ) -> Any:
         """A call in Python; `allocate` makes the array of a number."""
         objects = list(given)
@@ -174,8 +174,8 @@ class KernelTable:
         sizing: int = 0,
         number: int = 0,
         latest: int = 0,
-        report: Any = None,
-        slow: Any = None,
+        report: object = None,
+        slow: object = None,
     ) -> None:
         """The addresses of the programs of a version, and of where its number is kept; `report`
         raises the error of a status. Without a call it is the head of a chain, which has the entry
@@ -243,7 +243,7 @@ def _value(r: Result, objects: Sequence[Any], cells: np.ndarray) -> Any:
 
 
 def _view(
-    value: tuple[Result, int, Sequence[ViewAxis]], objects: Sequence[Any], cells: np.ndarray
+    value: tuple[Result, int, Sequence[ViewAxis]], objects: Sequence[object], cells: np.ndarray
 ) -> np.ndarray:
     home, rank, axes = value
     subscript: list[int | slice] = []

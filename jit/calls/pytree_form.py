@@ -1,12 +1,10 @@
 """The form by which `pytree.ll` takes arguments in tuples, lists and dictionaries apart."""
 
-from typing import Any
-
 # kinds of parts, which `pytree.ll` describes
 LEAF, SAME, TUPLE, LIST, DICT = range(5)
 
 
-def form_words(structure: Any) -> list[int]:
+def form_words(structure: object) -> list[int]:
     """The form of a structure, as words; values and keys stand there by address, so the structure
     must be kept.
     """

@@ -67,7 +67,7 @@ def _row_major(shape: tuple[int, ...], step: int = 1) -> list[int]:
 
 
 def take_device_arguments(
-    function: Function, given: tuple[Any, ...], device: Device
+    function: Function, given: tuple[object, ...], device: Device
 ) -> list[DeviceArray]:
     """The arguments, those of the host copied to the device, checked against the declared types and
     ranges.

@@ -5,6 +5,7 @@ maps a program's text to an entry.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,7 @@ def load(name: str, function: Function) -> Compiled | None:
     )
 
 
-def written(part: Any, atoms: dict[tuple[Any, ...], int]) -> Any:
+def written(part: Any, atoms: Mapping[tuple[object, ...], int]) -> Any:
     """A size for the header: [constant, [factor, number of a known size] or [factor, operation,
     part, part], ...].
     """

@@ -5,7 +5,7 @@ name.
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from io import BytesIO
 from os import PathLike
@@ -39,7 +39,7 @@ from .steppers import Stepper
 if TYPE_CHECKING:
     from ...lowering.analysis.count_operations import Cost
 
-Sensor = Iterable[Any] | Callable[[int], Any]
+Sensor = Iterable[object] | Callable[[int], object]
 
 
 class CompiledGraph:
@@ -74,7 +74,7 @@ class CompiledGraph:
     def __repr__(self) -> str:
         return f"<cvm graph @{self.graph.name} on {self.target}, tick {self._time}>"
 
-    def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
+    def __call__(self, *arguments: object, **named: object) -> NoReturn:
         """Refuse to call a graph, and name its methods."""
         ways = [f'write("{s.name}", value)' for s in self.writable[:1]]
         ways += ["step(ticks)", *(f'read("{name}")' for name in self.names[:1])]
@@ -167,7 +167,7 @@ class CompiledGraph:
                     on_tick(self, self._time)
             return self._time if feeds or on_tick else self.step(ticks)
 
-    def _take(self, feeds: Mapping[str, Callable[[int], Any]]) -> None:
+    def _take(self, feeds: Mapping[str, Callable[[int], object]]) -> None:
         for name, feed in feeds.items():
             if (value := feed(self._time)) is not None:
                 self.write(name, value)
@@ -236,7 +236,7 @@ class CompiledGraph:
             raise CallError(Diagnostic(message, self.graph.span, "graph.write"))
         return state
 
-    def _value(self, state: State, value: Any) -> np.ndarray:
+    def _value(self, state: State, value: object) -> np.ndarray:
         wanted = state.value.known_type
         try:
             array = array_of(value, wanted)
@@ -375,13 +375,13 @@ class CompiledGraph:
         return self._observed
 
 
-def _ticks(n: Any) -> int:
+def _ticks(n: object) -> int:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise CallError(f"expected a number of ticks, 0 or more, got {n!r}")
     return int(n)
 
 
-def _path(path: Any) -> str:
+def _path(path: object) -> str:
     if not isinstance(path, (str, PathLike)):
         raise CallError(
             f"the state is written to a file and read from one, expected its path, got {path!r}"
@@ -398,5 +398,5 @@ def _feed(name: str, source: Sensor) -> Callable[[int], Any]:
             f"{type(source).__name__}"
         )
         raise CallError(message)
-    items: Iterator[Any] = iter(source)
+    items = iter(source)
     return lambda time: next(items, None)

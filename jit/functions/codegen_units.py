@@ -98,7 +98,7 @@ class Parts:
             self._begin(imports)
         self._asked.append((module, self._begin(fresh_object_code, module)))
 
-    def _begin(self, work: Callable[..., Any], *given: Module) -> Future[Any] | None:
+    def _begin(self, work: Callable[..., object], *given: Module) -> Future[Any] | None:
         with suppress(RuntimeError):  # no thread starts when the interpreter ends
             return self._pool.submit(copy_context().run, work, *given)
         return None

@@ -51,7 +51,7 @@ class CompiledFunction:
     """
 
     target = ""
-    _size_places: Mapping[Any, tuple[int, int]] = MappingProxyType(
+    _size_places: Mapping[object, tuple[int, int]] = MappingProxyType(
         {}
     )  # the argument and axis of each unknown size
     _workspace: Dim = 0  # bytes, as far as the target plans one
@@ -168,7 +168,7 @@ class CompiledFunction:
         ]
         return Signature([*parameters, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
-    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *arguments: object, out: object = None, **named: object) -> Any:
         """Call the function.
 
         Args:
@@ -192,7 +192,7 @@ class CompiledFunction:
                     Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")
                 ) from None
 
-    def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
+    def _called(self, arguments: tuple[object, ...], out: object) -> Any:
         arrays = take_arguments(self.head, arguments, self.options.convert)
         types = self._result_types(arrays)
         if (needed := self._memory(types, arrays)) > self.limits.memory:
@@ -229,7 +229,7 @@ class CompiledFunction:
         if status:
             raise CallError(Diagnostic(*requirements[status - 1], "run"))
 
-    def batch(self, *arguments: Sequence[Any]) -> list[Any]:
+    def batch(self, *arguments: Sequence[object]) -> list[Any]:
         """Call the function on each sample; return the list of results.
 
         Args:
@@ -240,7 +240,7 @@ class CompiledFunction:
         return [self(*sample) for sample in samples_of(arguments)]
 
     def _in_storage(
-        self, args: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
+        self, args: Sequence[object], arrays: list[np.ndarray], outputs: list[np.ndarray]
     ) -> list[np.ndarray]:
         """The arrays to compute results in: an argument's array if the plan stores the result
         there.

@@ -94,7 +94,7 @@ class EffectFunction(CompiledFunction):
         compiled = native_function(self.module, part, self.options)
 
         def run(known: Known) -> None:
-            results: Any = compiled(*(known[v] for v in taken))
+            results = compiled(*(known[v] for v in taken))
             several = results if isinstance(results, tuple) else (results,)
             known.update(zip(wanted, map(np.asarray, several), strict=True))
 
@@ -102,7 +102,7 @@ class EffectFunction(CompiledFunction):
 
     def _acting(self, operation: Operation) -> Step:
         """The step that performs an effect, or runs a call or a loop that has some."""
-        operator: Any = operation.operator
+        operator = operation.operator
         if not isinstance(operator, Calling):
             return lambda known: known.update(
                 zip(operation.results, performed(operation, _in(known)), strict=True)

@@ -57,7 +57,11 @@ class GpuFunction(CompiledFunction):
         self._constants = {t: np.ascontiguousarray(a) for t, a in plan.data.items() if t in read}
 
     def launches(
-        self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int
+        self,
+        sizes: Mapping[object, int],
+        addresses: Mapping[Tensor, int],
+        workspace: int,
+        status: int,
     ) -> Iterator[tuple[Launch, int, list[int]]]:
         """Each launch with its number of blocks and its arguments; those without work are left
         out.

@@ -191,7 +191,7 @@ class KernelFunction(PlanFunction, NativeFunction):
         passes = (kernel_condition_to_branch, prefetch, place_buffers)
         return run_passes(passes, self._checked(plan), Context())
 
-    def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
+    def _called(self, arguments: tuple[object, ...], out: object) -> Any:
         if not self._is_served:
             check_runs_here(self.options.cpu)
             self._take_kept(arguments)
@@ -201,7 +201,7 @@ class KernelFunction(PlanFunction, NativeFunction):
                     self._serve(made)
         return super()._called(arguments, out)
 
-    def _take_kept(self, arguments: tuple[Any, ...]) -> None:
+    def _take_kept(self, arguments: tuple[object, ...]) -> None:
         """Take the schedule that a search has kept for these shapes, if there is one."""
         if self.takes_kept and self.declared is None and disk_cache.folder() is not None:
             from .tune import kept

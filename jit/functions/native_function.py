@@ -198,7 +198,7 @@ class NativeFunction(CompiledFunction):
 
     def tune(
         self,
-        *arguments: Any,
+        *arguments: object,
         seconds: float = 60,
         told: Callable[[Trial], object] = lambda trial: None,
     ) -> str:

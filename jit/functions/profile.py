@@ -74,9 +74,9 @@ def _profile_tick(g: CompiledGraph, rounds: int) -> list[Spent]:
 
 def _timed(
     plan: Plan,
-    pointers: Any,
+    pointers: object,
     workspace: np.ndarray,
-    sizes: Mapping[Any, int],
+    sizes: Mapping[object, int],
     passes: bool,
     rounds: int,
 ) -> list[Spent]:

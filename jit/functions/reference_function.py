@@ -37,7 +37,7 @@ def performed(operation: Operation, array: Callable[[Value], np.ndarray]) -> tup
     """The results of an operation by its reference; CallError where a check does not hold."""
     try:
         with np.errstate(all="ignore"):
-            found: Any = operation.operator.map(array).reference()
+            found = operation.operator.map(array).reference()
     except Unmet as e:
         raise CallError(Diagnostic(str(e), operation.span, "run")) from None
     return found if isinstance(found, tuple) else (found,)

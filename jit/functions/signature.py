@@ -34,7 +34,7 @@ def described(head: Signature) -> dict[str, Any] | None:
         )
     ):
         return None
-    atoms: dict[Any, int] = {}
+    atoms = {}
     for d in (d for t in types for d in t.array_shape if isinstance(d, Size) and d.is_atom):
         atoms.setdefault(d.terms[0][0], len(atoms))
 
@@ -68,7 +68,7 @@ def signature_of(found: dict[str, Any], source: Source) -> Signature:
         return TensorType(tuple(read(d, sizes) for d in dims), ELEMENT_TYPES[element])
 
     def value_of(
-        name: str, start: int, end: int, type: list[Any], attributes: dict[str, Any]
+        name: str, start: int, end: int, type: list[object], attributes: dict[str, object]
     ) -> Value:
         told = {k: tuple(v) if isinstance(v, list) else v for k, v in attributes.items()}
         return Value(name, type_of(type), Span(source, start, end), told)

@@ -44,7 +44,7 @@ BETTER = 0.98  # ratio of times from which a schedule counts as faster: noise is
 GUESS = 64  # cost model: the size that an unknown one counts as
 AT_END = 0.1  # share of the time that is for the last comparison
 
-Build = Callable[[Plan, tuple[Step, ...]], Callable[..., Any]]
+Build = Callable[[Plan, tuple[Step, ...]], Callable[..., object]]
 Told = Callable[["Trial"], object]
 
 
@@ -113,7 +113,7 @@ def search(
 def _candidates(
     rng: random.Random,
     pool: Sequence[Trial],
-    sizes: Mapping[Any, int],
+    sizes: Mapping[object, int],
     seen: set[str],
     until: float,
 ) -> Iterator[tuple[float, tuple[Step, ...], Plan]]:
@@ -143,7 +143,7 @@ def _copies(arguments: Sequence[Any]) -> list[Any]:
     return [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
 
 
-def _outcome(call: Callable[..., Any], arguments: Sequence[Any]) -> list[tuple[object, ...]]:
+def _outcome(call: Callable[..., object], arguments: Sequence[object]) -> list[tuple[object, ...]]:
     """The bytes of the results of a call, and of its arguments afterwards."""
     given = _copies(arguments)
     results = call(*given)
@@ -151,14 +151,14 @@ def _outcome(call: Callable[..., Any], arguments: Sequence[Any]) -> list[tuple[o
     return [(np.shape(a), np.asarray(a).tobytes()) for a in arrays]
 
 
-def _timed(call: Callable[..., Any], arguments: Sequence[Any]) -> float:
+def _timed(call: Callable[..., object], arguments: Sequence[object]) -> float:
     given = _copies(arguments)
     began = time.perf_counter()
     call(*given)
     return time.perf_counter() - began
 
 
-def _seconds(call: Callable[..., Any], arguments: Sequence[Any]) -> float:
+def _seconds(call: Callable[..., object], arguments: Sequence[object]) -> float:
     """The shortest of some calls."""
     times = [_timed(call, arguments)]
     until = time.perf_counter() + SECONDS
@@ -167,7 +167,7 @@ def _seconds(call: Callable[..., Any], arguments: Sequence[Any]) -> float:
     return min(times)
 
 
-def _faster(first: Trial, best: Trial, arguments: Sequence[Any], end: float) -> Trial:
+def _faster(first: Trial, best: Trial, arguments: Sequence[object], end: float) -> Trial:
     """The faster of two, measured in turns, at least once."""
     times: tuple[list[float], list[float]] = ([], [])
     with contextlib.suppress(KeyboardInterrupt):
@@ -206,7 +206,7 @@ def kept(plan: Plan, shapes: Sequence[tuple[int, ...]], processor: Processor) ->
     return plan
 
 
-def tuned(f: Any, arguments: Sequence[Any], seconds: float, told: Told) -> Trial:
+def tuned(f: Any, arguments: Sequence[object], seconds: float, told: Told) -> Trial:
     """Search for a schedule of the kernels of a compiled function, and keep that of kernels."""
     from ...lowering.pipeline import nests, schedule_others
 

@@ -104,7 +104,7 @@ class Toolchain:
             passes.detach()
         return module
 
-    def object_code(self, module: Any) -> bytes:
+    def object_code(self, module: object) -> bytes:
         """A module's machine code as an object file."""
         error = ffi.OutputString()
         with options_set():

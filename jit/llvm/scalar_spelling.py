@@ -6,7 +6,7 @@ from ...dialect.kernel_ir.integer_lookup_tables import ROWS
 from .ir_builder import FALSE, Ref, Row, Splat, Step
 
 
-def _row(*steps: tuple[Any, ...]) -> Row:
+def _row(*steps: tuple[object, ...]) -> Row:
     return Row(*(Step(opcode, operands) for opcode, *operands in map(tuple, steps)))  # type: ignore[misc]
 
 
@@ -22,7 +22,7 @@ def _extreme(comparison: str) -> Row:
     return _row((f"fcmp {comparison}", "a", "b"), ("select", 0, "a", "b"))
 
 
-def _floor_fix(*correction: tuple[Any, ...]) -> Row:
+def _floor_fix(*correction: tuple[object, ...]) -> Row:
     """Instructions after a truncated remainder 0: the signs of remainder and divisor differ in
     4.
     """
@@ -70,7 +70,7 @@ def _byte_product(place: int, first: int, signs: str = "us") -> list[tuple[Any, 
     """The product of the bytes at bit `place`, each signed or unsigned, as instructions that begin
     at number `first`.
     """
-    row: list[tuple[Any, ...]] = []
+    row = []
     for operand, sign in zip("ab", signs, strict=True):
         signed, at = sign == "s", first + len(row)
         row.append(
@@ -84,7 +84,7 @@ def _byte_pair(place: int, first: int) -> list[tuple[Any, ...]]:
     """The sum of two products of bytes from bit `place` on, within 16 bits, as instructions that
     begin at number `first`.
     """
-    row: list[tuple[Any, ...]] = []
+    row = []
     for shift in (place, place + 8):
         row += _byte_product(shift, first + len(row))
     sum = first + len(row)

@@ -41,11 +41,13 @@ def estimated_work(plan: Plan) -> int:
 class Sizes(dict[Any, int]):
     """The values of sizes, and a default for one without."""
 
-    def __init__(self, values: Mapping[Any, int] = MappingProxyType({}), default: int = 1) -> None:
+    def __init__(
+        self, values: Mapping[object, int] = MappingProxyType({}), default: int = 1
+    ) -> None:
         super().__init__(values)
         self.default = default
 
-    def __missing__(self, atom: Any) -> int:
+    def __missing__(self, atom: object) -> int:
         return self.default
 
 

@@ -16,7 +16,7 @@ def equal_sizes(function: Function) -> dict[Any, Dim]:
     for operator in (
         o.operator for o in function.operations if not isinstance(o.operator, Calling)
     ):
-        typed: Any = operator.map(lambda v: v.known_type)
+        typed = operator.map(lambda v: v.known_type)
         for constraint in typed.constraints:
             try:
                 constraint.holds(typed)

@@ -84,6 +84,6 @@ class Evaluation:
                     return total
             raise TypeError(f"no values of {e.__class__.__name__}")
 
-        masks: list[Any] = []  # which ids in `done` stand for
+        masks = []  # which ids in `done` stand for
         with np.errstate(all="ignore"):
             return of(e, where)

@@ -172,7 +172,7 @@ _Reduction: TypeAlias = Callable[[Bounds, Over], Bounds]
 
 
 def _along(
-    b: Bound, over: Over, reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]
+    b: Bound, over: Over, reduce: Callable[..., object], repeat: Callable[[Bound, int], Bound]
 ) -> Bound:
     for axis, count in over:
         if isinstance(b, np.ndarray) and axis is not None and b.ndim >= -axis and b.shape[axis] > 1:
@@ -182,7 +182,7 @@ def _along(
     return b
 
 
-def _each(reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> _Reduction:
+def _each(reduce: Callable[..., object], repeat: Callable[[Bound, int], Bound]) -> _Reduction:
     return lambda body, over: (
         _along(body[0], over, reduce, repeat),
         _along(body[1], over, reduce, repeat),

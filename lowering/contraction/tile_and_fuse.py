@@ -85,7 +85,7 @@ class Tiling:
         """The loop over all tiles; None if what they hold does not fit."""
         return None if _bytes(tiles.values()) > STACK else _tasks(kernels, tiles, *at)
 
-    def fused_chains(self, plan: Plan, body: Sequence[Pass[..., Any]]) -> Plan:
+    def fused_chains(self, plan: Plan, body: Sequence[Pass[..., object]]) -> Plan:
         """The plan with its chains fused."""
         for n in range(len(plan.kernels)):
             if n < len(plan.kernels) and (start := self._product(plan.kernels[n])) is not None:
@@ -133,7 +133,7 @@ class Tiling:
         first: int,
         count: int,
         rows: Sequence[Index],
-        body: Sequence[Pass[..., Any]],
+        body: Sequence[Pass[..., object]],
     ) -> Plan | None:
         """Fuse `count` kernels of the plan; None if that does not pay, or other kernels access an
         array between them.

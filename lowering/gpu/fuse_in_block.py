@@ -18,7 +18,6 @@ memory.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.execution_plan import Plan
@@ -41,7 +40,7 @@ LEAST = 20 << 10
 
 
 @declare("gpu", Plan)
-def fuse_in_block(plan: Plan, body: Sequence[Pass[..., Any]] = ()) -> Plan:
+def fuse_in_block(plan: Plan, body: Sequence[Pass[..., object]] = ()) -> Plan:
     """The plan with its chains fused; `body` are the passes over the kernels of a tile."""
     return _BlockTiling().fused_chains(plan, body)
 

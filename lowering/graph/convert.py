@@ -9,7 +9,6 @@ Without `from`, operators that have no formula are illegal.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from ...dialect.builtin import Const
 from ...dialect.ir.function import Function, Operation, Value
@@ -24,7 +23,7 @@ from .patterns import LOWERINGS, Pattern
 from .rewrite import Builder, Rewriting, Slot
 from .simplify import simplify
 
-Test = Callable[[Operator[Any]], bool]
+Test = Callable[[Operator[object]], bool]
 
 
 @graph_pass
@@ -36,10 +35,10 @@ def convert(function: Function, context: Context, from_: str = "", to: str = "")
     if both := sources & targets:
         raise Error(f"convert: the dialect {min(both)} is in both from and to")
 
-    def is_illegal(op: Operator[Any]) -> bool:
+    def is_illegal(op: Operator[object]) -> bool:
         return op.dialect in sources and not _is_spared(op) if sources else op.is_expanded
 
-    def is_wanted(op: Operator[Any]) -> bool:
+    def is_wanted(op: Operator[object]) -> bool:
         return not targets or op.dialect in targets or isinstance(op, Const) or _is_spared(op)
 
     return _converted(function, context, is_illegal, is_wanted)
@@ -64,7 +63,7 @@ def _dialects(names: str) -> set[str]:
     return found
 
 
-def _is_spared(op: Operator[Any]) -> bool:
+def _is_spared(op: Operator[object]) -> bool:
     _, legal = LOWERINGS.get(type(op), (None, None))
     return legal is not None and bool(legal(op))
 
@@ -103,7 +102,7 @@ class Conversion(Rewriting):
     def is_kept(self, root: Operation) -> bool:
         return False
 
-    def misfit(self, slot: Slot, values: tuple[Any, ...], builder: Builder) -> str:
+    def misfit(self, slot: Slot, values: tuple[object, ...], builder: Builder) -> str:
         if wrong := super().misfit(slot, values, builder):
             raise self.mistake(slot, wrong)
         by = self.patterns_of(slot.operation.operator)[0]

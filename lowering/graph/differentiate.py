@@ -11,11 +11,11 @@ direction, over the carried values that the first one keeps, `builtin.if` by a b
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ...dialect.builtin import Call, Calling
 from ...dialect.builtin.control_flow import If, Scan
-from ...dialect.ir.builder import Builder, Node
+from ...dialect.ir.builder import Builder, Cotangents, Node
 from ...dialect.ir.function import Function, Literal, Operation, Value
 from ...dialect.ir.module import Module
 from ...dialect.ir.verify import called
@@ -98,7 +98,7 @@ def _derivable(function: Function, module: Module) -> Function:
     stated by others.
     """
 
-    def is_replaced(op: Operator[Any]) -> bool:
+    def is_replaced(op: Operator[object]) -> bool:
         return (
             op.is_expanded and type(op).pullback is Operator.pullback and not isinstance(op, Call)
         )
@@ -142,6 +142,9 @@ def _derive(
     ]
     builder.span = outer
     return derivatives
+
+
+D = TypeVar("D")  # derivatives
 
 
 class Rules:
@@ -198,7 +201,7 @@ class Rules:
 
     def _pulled(
         self, operation: Operation, active: Paths, cotangents: Sequence[Node]
-    ) -> Sequence[Any]:
+    ) -> Cotangents:
         """The cotangents of the operands."""
         nodes, results = self._nodes(operation)
         if isinstance(operation.operator, Scan):
@@ -399,9 +402,11 @@ class Rules:
         seeds = [self.zeros(r) for r in operation.results]
         first = len(self.builder.operations)
         pulled = self._pulled(operation, active, seeds)
-        pairs = [
-            (p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and t is not None
-        ]
+        pairs: list[tuple[Node, Node]] = []
+        for p, t in zip(pulled, tangents, strict=True):
+            if p is not None and t is not None:
+                assert isinstance(p, Node)
+                pairs.append((p, t))
         inner = self.builder.operations[first:]
         return self.reverse(
             inner, [s.value for s in seeds], [p.value for p, _ in pairs], [t for _, t in pairs]
@@ -411,13 +416,15 @@ class Rules:
         node = self.builder.node(value)
         return node.scalar("second", 0.0).cast(tangent_type(node.array_type).element)
 
-    def _nodes(self, operation: Operation) -> tuple[Any, list[Node]]:
+    def _nodes(self, operation: Operation) -> tuple[Operator[Node], list[Node]]:
         self.builder.span = operation.span
         return operation.operator.map(self.builder.node), [
             self.builder.node(r) for r in operation.results
         ]
 
-    def _rule(self, operation: Operation, active: Paths, rule: Any) -> Any:
+    def _rule(
+        self, operation: Operation, active: Paths, rule: Callable[[], Sequence[D]]
+    ) -> Sequence[D]:
         try:
             return rule()
         except NotImplementedError as e:

@@ -61,11 +61,11 @@ class Pattern:
 
 
 PATTERNS: dict[tuple[str, str], Pattern] = {}  # by module and name of the function
-Legal = Callable[[Any], Any] | None  # tells the operators that a lowering leaves
-LOWERINGS: dict[type[Operator[Any]], tuple[Pattern, Legal]] = {}
+Legal = Callable[[object], object] | None  # tells the operators that a lowering leaves
+LOWERINGS: dict[type[Operator[object]], tuple[Pattern, Legal]] = {}
 
 
-def declare_pattern(function: Callable[..., Any], benefit: int, into: str) -> None:
+def declare_pattern(function: Callable[..., object], benefit: int, into: str) -> None:
     """Add a pattern to those that a pass runs; a function declared anew replaces the former one."""
     owner, place = _owner("pattern", function)
     if into not in RUN_BY:
@@ -81,7 +81,7 @@ def declare_pattern(function: Callable[..., Any], benefit: int, into: str) -> No
 
 
 def declare_lowering(
-    function: Callable[..., Any], root: Any, legal: Callable[..., Any] | None
+    function: Callable[..., object], root: object, legal: Callable[..., object] | None
 ) -> None:
     """Add the lowering of an operator; one declared anew by the same function replaces it."""
     owner, place = _owner("lowering", function)
@@ -94,7 +94,7 @@ def declare_lowering(
     LOWERINGS[root] = _declared("lowering", function, (root,), 0, "convert"), spared
 
 
-def declare_nest(function: Callable[..., Any], root: type[Operator[Any]]) -> None:
+def declare_nest(function: Callable[..., object], root: type[Operator[object]]) -> None:
     """Have a function give the nest of an operator that has no formula, in place of its method."""
     owner, place = _owner("lowering", function)
     if not root.is_expanded or root in LOWERINGS:
@@ -103,7 +103,7 @@ def declare_nest(function: Callable[..., Any], root: type[Operator[Any]]) -> Non
     root.is_expanded = False
 
 
-def _owner(kind: str, function: Callable[..., Any]) -> tuple[Any, tuple[str, int]]:
+def _owner(kind: str, function: Callable[..., object]) -> tuple[Any, tuple[str, int]]:
     """A stand-in for a pattern in its errors, and its place."""
     package = (function.__module__ or "__main__").partition(".")[0]
     name = f"{kind} {function.__name__} of {package}"
@@ -112,8 +112,8 @@ def _owner(kind: str, function: Callable[..., Any]) -> tuple[Any, tuple[str, int
 
 def _declared(
     kind: str,
-    function: Callable[..., Any],
-    roots: tuple[type[Operator[Any]], ...],
+    function: Callable[..., object],
+    roots: tuple[type[Operator[object]], ...],
     benefit: int,
     into: str,
 ) -> Pattern:
@@ -127,7 +127,7 @@ def _declared(
     return Pattern(function.__name__, package, roots, guard, function, benefit, into, kind)
 
 
-def _roots(function: Callable[..., Any]) -> Iterator[type[Operator[Any]]]:
+def _roots(function: Callable[..., object]) -> Iterator[type[Operator[Any]]]:
     """The operators in the annotation of the first parameter, one or a union."""
     for parameter in inspect.signature(function).parameters.values():
         hint = parameter.annotation

@@ -186,7 +186,7 @@ class Rewriting:
         self.function = function
         self.is_called = is_called
         self.patterns = patterns
-        self.tried: dict[type[Operator[Any]], list[Pattern]] = {}  # by operator, in order
+        self.tried: dict[type[Operator[object]], list[Pattern]] = {}  # by operator, in order
         self.budget = MOST_REWRITES * len(function.operations)
         self.owners: dict[Value, Slot] = {}
         self.users: defaultdict[Value, Counter[Slot]] = defaultdict(Counter)
@@ -334,7 +334,7 @@ class Rewriting:
         """Test whether no call that the function takes breaks a constraint of an operator."""
         if all(v.known_type.is_static for _, v in operator.operands()):
             return True
-        typed: Any = operator.map(lambda v: with_sizes(v.known_type, self.equal))
+        typed = operator.map(lambda v: with_sizes(v.known_type, self.equal))
         return violated(typed, typed.constraints) == (None, False)
 
     def interval(self, value: Value) -> Interval:
@@ -371,7 +371,7 @@ class Rewriting:
         if isinstance(operator, Calling) or operator.has_nest() or operator.is_expanded:
             return None, {}
         tensors = {v: tensor(v) for _, v in operator.operands()}
-        typed: Any = operator.map(tensors.__getitem__)
+        typed: object = operator.map(tensors.__getitem__)
         known = {t: self.intervals[v] for v, t in tensors.items() if v in self.intervals}
         return typed.element(tensor(operation.results[0])).value, known
 

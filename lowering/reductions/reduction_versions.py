@@ -39,7 +39,7 @@ from ..loops.substitute_sizes import substitute_sizes
 from ..passes import kernel_pass
 from .blocked_sums import MIN_TERMS, reduction_accumulators, reduction_of
 
-Atoms = frozenset[Any]
+Atoms = frozenset[object]
 # unknown sizes of a kernel that are versioned, at most; bounds compile time (by hand)
 MAX_SIZES = 6
 
@@ -103,7 +103,7 @@ def _with_ones(kernel: Kernel, never: frozenset[Atoms]) -> tuple[Kernel, tuple[A
         return None
     for some in (c for count in range(1, len(atoms) + 1) for c in combinations(atoms, count)):
         if not any(n <= {*some} for n in never):
-            ones: dict[Any, Dim] = dict.fromkeys(some, 1)
+            ones: dict[object, Dim] = dict.fromkeys(some, 1)
             single = substitute_sizes(
                 kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n
             )
@@ -162,7 +162,7 @@ def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> It
             yield from _in(b, inner, outside)
 
 
-def _seen(order: _Order, ones: dict[Any, Dim]) -> tuple[object, ...]:
+def _seen(order: _Order, ones: dict[object, Dim]) -> tuple[object, ...]:
     """A comparable description of an order under the assumption that some sizes are 1."""
     extents = [put(n, ones) for n in order.extents]
     last = extents[-1] if extents else 1

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, TypeAlias, get_args, get_type_hints
+from typing import TypeAlias, get_args, get_type_hints
 
 from ...dialect.kernel_ir.loops import Block, For, Kernel, blocks
 from ...dialect.support.suggest import did_you_mean
@@ -102,7 +102,7 @@ def made_step(name: str, given: Mapping[str, object]) -> Step:
     return Step(name, {n: options[n] for n in known if n in options})
 
 
-def _read(what: str, type: Any, value: object) -> Value:
+def _read(what: str, type: object, value: object) -> Value:
     """A value of an option's type."""
     if (inner := get_args(type)) and inner[-1] is not Ellipsis:  # a type or None
         return _read(what, next(t for t in inner if t is not None.__class__), value)

@@ -4,7 +4,6 @@ little work.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -106,7 +105,7 @@ class FoldingBuilder(Builder):
 
 def is_cheap(operation: Operation) -> bool:
     """Test whether an operation may be computed while importing."""
-    operator: Any = operation.operator
+    operator = operation.operator
     sizes = [v.known_type.size for v in (*(v for _, v in operator.operands()), *operation.results)]
     moving = (
         operator.view or operator.name in MOVING or getattr(operator, "scalar_op", "") in ARITHMETIC

@@ -54,7 +54,7 @@ class Unsupported(Exception):
     to be a constant.
     """
 
-    def __init__(self, reason: str, of: Any = None) -> None:
+    def __init__(self, reason: str, of: object = None) -> None:
         super().__init__(reason)
         self.of = of if isinstance(of, Node) else None
 

@@ -43,7 +43,7 @@ Constants = Mapping[str, ArrayLike]
 
 @USER_TRACEBACK
 def from_onnx(
-    model: str | PathLike[str] | bytes | Any,
+    model: str | PathLike[str] | bytes | object,
     sizes: Sizes | None = None,
     constants: Constants | None = None,
     *,
@@ -169,7 +169,7 @@ class Dimensions:
             raise Because(f"its input {info.name!r} has no shape; give its sizes")
         return TensorType(tuple(map(self.size, stated)), element)
 
-    def caller_size(self, name: str, n: Any) -> Dim:
+    def caller_size(self, name: str, n: object) -> Dim:
         if isinstance(n, str):
             return self.named(n)
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < -1:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +112,7 @@ def trees_of(
     is_simple = modes < len(SIMPLE)
     turned = is_simple & (swapped != missing) if may_be_nan else np.zeros(count, bool)
     trees.negated(turned.nonzero()[0], width)
-    more: list[tuple[int, Any, int, int]] = []  # nodes behind the others
+    more = []  # nodes behind the others
     sets = iter(members)
     for i in (~is_simple & ~is_leaf).nonzero()[0].tolist():
         is_member = MODES[modes[i]] == "BRANCH_MEMBER"
@@ -139,7 +138,7 @@ def search(
     the outcome of each: those after the root are numbered from `first` on. Without boundaries, it
     is the only outcome.
     """
-    nodes: list[Any] = []
+    nodes = []
 
     def node(low: int, high: int) -> int:
         """The node that decides between the outcomes from one to another."""
@@ -154,7 +153,7 @@ def search(
     return nodes if nodes else only
 
 
-def extended(trees: Trees, more: Sequence[tuple[int, Any, int, int]]) -> Trees:
+def extended(trees: Trees, more: Sequence[tuple[int, object, int, int]]) -> Trees:
     features, splits, below, above = (np.array(c) for c in zip(*more, strict=True))
     return Trees(
         np.concatenate([trees.features, features]),

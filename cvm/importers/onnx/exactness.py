@@ -6,7 +6,6 @@ condition under which results are equal. A rule that decides this by the attribu
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ PAIRS = Exactness(
 TABLE = Exactness(bound="within 1: an entry of its table may be rounded otherwise")
 
 
-def of_operator(op: str, floats: bool, inputs: Sequence[Any] = ()) -> Exactness:
+def of_operator(op: str, floats: bool, inputs: Sequence[object] = ()) -> Exactness:
     """The exactness of an operator; weights of 7 bits do not saturate on any processor."""
     if op in WEIGHTS:
         weights = inputs[WEIGHTS[op]] if inputs else None

@@ -57,7 +57,7 @@ def closest(versions: list[int], opset: int) -> int:
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
-def type_proto(value: Any) -> Any:
+def type_proto(value: object) -> Any:
     import onnx
 
     if not isinstance(value, (Node, np.ndarray)):

@@ -178,7 +178,7 @@ class At(graph.At):
                 return name
         return ""
 
-    def labels_of(self, x: Any) -> tuple[str, ...] | None:
+    def labels_of(self, x: object) -> tuple[str, ...] | None:
         """The strings whose indices a value holds, if it does."""
         return self.importer.labels.get(x.value) if isinstance(x, Node) else None
 

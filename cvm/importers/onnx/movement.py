@@ -123,7 +123,7 @@ def flatten(at: At, x: Node) -> Node:
     return reshaped(at, x, (product(x.shape[:axis]), product(x.shape[axis:])))
 
 
-def given_axes(at: At, axes: Any) -> tuple[Any, ...] | None:
+def given_axes(at: At, axes: object) -> tuple[Any, ...] | None:
     listed = at["axes"] if axes is None else np.asarray(axes).reshape(-1).tolist()
     return None if listed is None else tuple(listed)
 
@@ -171,7 +171,7 @@ def concatenate(at: At, *xs: Node) -> Known:
     return joined(at, xs, (1 if at["axis"] is None else at["axis"]) % xs[0].rank)
 
 
-def cut_sizes(at: At, x: Array, *bounds: Any) -> Array:
+def cut_sizes(at: At, x: Array, *bounds: object) -> Array:
     starts, ends, axes, steps = cuts(at, x.ndim, *bounds)
     where = dict(zip(axes, map(slice, starts, ends, steps), strict=True))
     return x[tuple(where.get(j, slice(None)) for j in range(x.ndim))]

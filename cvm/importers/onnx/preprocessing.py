@@ -137,7 +137,7 @@ def one_hot_encoder(at: At, x: Node) -> Known:
 ELEMENTS: dict[str, Any] = {"int64s": np.int64, "floats": np.float32, "strings": np.str_}
 # the attribute with the value of elements that are not keys, and its default, by the kind of the
 # values
-DEFAULTS: dict[str, tuple[str, Any]] = {
+DEFAULTS: dict[str, tuple[str, object]] = {
     "i": ("default_int64", -1),
     "f": ("default_float", -0.0),
     "U": ("default_string", "_Unused"),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from cvm.importers.graph.rules import F, Function, ImportRule, parameters
 
@@ -26,7 +25,7 @@ class OpsetRule(ImportRule):
 
     since: int = 1
     until: int = LATEST
-    symbolic: Callable[..., Any] | None = None  # the same on arrays of sizes
+    symbolic: Callable[..., object] | None = None  # the same on arrays of sizes
 
 
 RULES: dict[str, list[OpsetRule]] = {}

@@ -212,7 +212,7 @@ def missing_tracks(at: At, count: int) -> np.ndarray:
     return np.concatenate([given, np.zeros(count - len(given), bool)])
 
 
-def features_of(at: At, x: Node, dtype: Any) -> tuple[Node, int]:
+def features_of(at: At, x: Node, dtype: object) -> tuple[Node, int]:
     """The rows of features in the type that splits are stored in, and their number."""
     rows = rows_of(x, wide=True)
     rows = rows.cast(F64 if dtype == np.float64 else F32)

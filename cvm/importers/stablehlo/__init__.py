@@ -21,7 +21,7 @@ BYTECODE = b"ML\xefR"  # the first bytes of MLIR's bytecode
 
 
 @USER_TRACEBACK
-def from_stablehlo(model: str | PathLike[str] | bytes | Any) -> Imported:
+def from_stablehlo(model: str | PathLike[str] | bytes | object) -> Imported:
     """Import the function @main of a StableHLO module, or its public one, as a verified module.
 
     Functions that it calls become part of it.

@@ -189,7 +189,7 @@ class At(graph.At):
             raise ValueError(f"{names[0]} holds integers, got {value!r}")
         return tuple(map(int, found))
 
-    def demand(self, number: int, said: str, holds: bool, got: Any) -> None:
+    def demand(self, number: int, said: str, holds: bool, got: object) -> None:
         """A constraint of the specification, by its number there."""
         if not holds:
             raise Because(f"stablehlo.{self.op}.C{number}: expected {said}, got {got}")
@@ -203,7 +203,7 @@ class At(graph.At):
             self.operation.regions[number], arguments, self.values, lift or self.lift
         )
 
-    def called(self, name: str, arguments: Sequence[Any]) -> list[Any]:
+    def called(self, name: str, arguments: Sequence[object]) -> list[Any]:
         """The results of a function of the module."""
         if (function := self.importer.functions.get(name)) is None:
             raise Because(f"{name} is no function of the module")
@@ -220,7 +220,7 @@ class At(graph.At):
         return found
 
 
-def _is_sizes(value: Any) -> bool:
+def _is_sizes(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object
 
 

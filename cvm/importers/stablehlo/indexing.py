@@ -275,7 +275,7 @@ def scatter(at: At, *operands: Node) -> list[Node]:
     at.demand(4, f"windows of updates up to {[*shape]}", within, [*found])
     if 0 in found:
         return [*xs]
-    labels: list[Any] = [None] * len(found)
+    labels: list[object] = [None] * len(found)
     for place, a in zip(of["update_window_dims"], kept, strict=True):
         labels[place] = (a,)
     numbers = iter(range(len(batch)))

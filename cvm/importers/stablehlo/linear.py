@@ -143,7 +143,7 @@ def dynamic_conv(at: At, x: Node, w: Node, pads: Array) -> Node:
     return convolved(at, x, w, pads)
 
 
-def convolved(at: At, x: Node, w: Node, pads: Any) -> Node:
+def convolved(at: At, x: Node, w: Node, pads: object) -> Node:
     of_x, of_w, of_y = conv_dimensions(at)
     rank = x.rank - 2
     at.demand(

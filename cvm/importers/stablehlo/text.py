@@ -157,9 +157,9 @@ def parsed(text: str, filename: str) -> tuple[list[Operation], Source]:
     raise cvm.ParseError(Diagnostic(message, Span(source, at.start, at.end), "import"))
 
 
-def split(parts: Sequence[Any], kind: str = "COMMA") -> Iterator[list[Any]]:
+def split(parts: Sequence[object], kind: str = "COMMA") -> Iterator[list[Any]]:
     """The runs between tokens of a kind."""
-    run: list[Any] = []
+    run = []
     for part in parts:
         if isinstance(part, Token) and part.type == kind:
             yield run
@@ -226,9 +226,9 @@ def take(o: Operation, parts: Sequence[Any], depth: int = 0) -> None:
                 raise Wrong(f"expected an operand or an attribute, got {part.text!r}", part)
 
 
-def dictionary(parts: Sequence[Any], at: Token, depth: int) -> dict[str, Any]:
+def dictionary(parts: Sequence[object], at: Token, depth: int) -> dict[str, Any]:
     """The attributes between braces; one without a value is there."""
-    entries: dict[str, Any] = {}
+    entries = {}
     for run in split(parts):
         if run and isinstance(run[0], Token):
             entries[run[0].text.strip('"')] = value(run[2:], at, depth) if run[2:] else True
@@ -346,7 +346,7 @@ def _numbers(text: str, dtype: np.dtype) -> np.ndarray:
     return found
 
 
-def _exact(nested: Any, dtype: np.dtype) -> np.ndarray:
+def _exact(nested: object, dtype: np.dtype) -> np.ndarray:
     """Numbers in a type, where none but floats may be rounded."""
     if dtype.kind in "iu":
         found = np.array(nested, object)

@@ -64,7 +64,7 @@ def from_tflite(
 
 
 def imported(
-    model: Any, sizes: Sizes, rounding: str = "tflite_double"
+    model: object, sizes: Sizes, rounding: str = "tflite_double"
 ) -> tuple[Imported, dict[str, str]]:
     """The program, and the model's names of values by those that they have in it, where these
     differ.

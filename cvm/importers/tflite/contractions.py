@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ def check_quantised(at: At) -> None:
 
 
 def accumulators(
-    at: At, name: str, of: Tensor, x: Node, w: Node, bias: Node | None = None, **attributes: Any
+    at: At, name: str, of: Tensor, x: Node, w: Node, bias: Node | None = None, **attributes: object
 ) -> Node:
     """Sums of products, with a bias in their type."""
     zeros = (at.node(np.array(t.zero_point, np.int32)) for t in (of, at.input(1)))
@@ -117,7 +116,7 @@ def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
         window = window_of(pads, strides, dilations)
         y = convolution(at, x.dimshuffle(TO_NCHW), w, bias, window, groups)
         return channels_last(at, y)
-    attributes: dict[str, Any] = {"padding": pads, "stride": strides, "dilation": dilations}
+    attributes = {"padding": pads, "stride": strides, "dilation": dilations}
     if deep:
         w = at.apply("cvm.reshape", w, target_shape=(*kernel, channels, outputs // channels))
         return finished(

@@ -51,7 +51,7 @@ def scaled(x: Any, factor: float | tuple[Any, Any], rounding: str) -> np.ndarray
     return ROUNDINGS[rounding].reference(*wide).astype(np.int32).astype(np.int64)
 
 
-def round_away(x: Any) -> Any:
+def round_away(x: object) -> Any:
     """The nearest integers, halves away from zero, in the type of x."""
     x = np.asarray(x)
     whole = np.trunc(x)

@@ -55,10 +55,10 @@ def model(
     outputs: Sequence[int],
 ) -> bytes:
     """The bytes of a model with one graph."""
-    buffers: list[dict[str, Any]] = [{}]
-    written: list[dict[str, Any]] = []
+    buffers = [{}]
+    written = []
     for n, t in enumerate(tensors):
-        row: dict[str, Any] = {
+        row = {
             "shape": [abs(n) for n in t.shape],
             "type": TYPES.index(t.type),
             "name": t.name or f"t{n}",
@@ -84,8 +84,8 @@ def model(
         if t.variable:
             row["is_variable"] = True
         written.append(row)
-    codes: list[dict[str, Any]] = []
-    nodes: list[dict[str, Any]] = []
+    codes = []
+    nodes = []
     for n, o in enumerate(operators):
         code = OPERATORS.index(o.op)
         codes.append(

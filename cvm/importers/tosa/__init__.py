@@ -3,7 +3,6 @@ bit for bit.
 """
 
 from os import PathLike
-from typing import Any
 
 from cvm.dialect.support.compilation_context import USER_TRACEBACK
 from cvm.dialect.types.tensor_types import TensorType
@@ -36,7 +35,7 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
     except Damaged as e:
         unreadable(filename, str(e))
     to = Importer("TOSA", "operator")
-    values: dict[str, Any] = {}
+    values = {}
     for name in graph.inputs:
         if (t := graph.tensors.get(name)) is None or t.type not in ELEMENTS:
             kind = "no tensor" if t is None else f"of type {t.type}"

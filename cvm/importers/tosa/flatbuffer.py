@@ -33,7 +33,7 @@ def read(data: bytes) -> Graph:
         _add(graph, t.name, (t.rank,), TYPES.index("SHAPE"), t.data)
     for o in block.operators:
         op = OPERATORS[o.op] if o.op < len(OPERATORS) else f"operator number {o.op}"
-        attributes: dict[str, Any] = {}
+        attributes = {}
         if op in ATTRIBUTES:
             table = options(o.attribute, op, SCHEMA)
             attributes = {name: getattr(table, name) for name in fields(ATTRIBUTES[op])}

@@ -82,7 +82,7 @@ def read_text(data: bytes, filename: str) -> Graph:
     raise cvm.ParseError(Diagnostic(message, Span(source, at, end), "import"))
 
 
-def define(graph: Graph, name: Any, type: Any, data: Any = None) -> None:
+def define(graph: Graph, name: Any, type: Any, data: object = None) -> None:
     """Enter a tensor in a graph, of which `data` has the elements if it is a constant."""
     tensor = re.fullmatch(r"(?:tensor|!tosa.shape)<((?:\d+x)*)(\w+)>", type)
     if tensor is None or name[1:] in graph.tensors:
