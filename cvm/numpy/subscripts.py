@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..tracing.array_types import Dim
-from ..tracing.diagnose import fail
-from ..tracing.trace import TracedArray, apply, is_scalar
+from ..tracing.diagnose import fail, fail_unknown
+from ..tracing.trace import TracedArray, Tracer, apply, is_scalar
 from .axes import whole_number
 from .calls import implements
 from .conversion import astype
@@ -38,6 +39,10 @@ def along_axis(x: TracedArray, axis: int, part: Any) -> TracedArray:
 def subscript(x: TracedArray, key: object) -> TracedArray:
     """Take elements by integers, slices, ..., None and arrays of integers, as in NumPy."""
     given = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(p, slice) and _has_traced_bounds(p) for p in given):
+        if (place := sliced_axes(x, key)) is None:
+            fail("a slice with computed bounds stands beside integers and slices only")
+        return place.elements(x)
     taken = sum(p is not None and p is not ... for p in given)
     if len(dots := [n for n, p in enumerate(given) if p is ...]) > 1:
         fail("a subscript has at most one ...")
@@ -68,20 +73,26 @@ def subscript(x: TracedArray, key: object) -> TracedArray:
     return expand_dims(x, new) if (new := tuple(n for n, p in enumerate(left) if p is None)) else x
 
 
-def indexed_axes(x: TracedArray, key: object) -> tuple[list[TracedArray], tuple[int, ...]] | None:
-    """Return indices of one shape, and their axes, for a key of integers and arrays beside each
-    other that takes the other axes whole; None for other keys.
-    """
+def _parts(x: TracedArray, key: Any) -> list[Any] | None:
+    """Return a part of a key for each axis; None for a key with new axes or of another rank."""
     given = list(key) if isinstance(key, tuple) else [key]
     if any(p is None for p in given) or sum(p is ... for p in given) > 1:
         return None
     at = next((n for n, p in enumerate(given) if p is ...), len(given))
     taken = sum(p is not ... for p in given)
     parts = [*given[:at], *[slice(None)] * (x.ndim - taken), *given[at + 1 :]]
+    return parts if len(parts) == x.ndim else None
+
+
+def indexed_axes(x: TracedArray, key: Any) -> tuple[list[TracedArray], tuple[int, ...]] | None:
+    """Return indices of one shape, and their axes, for a key of integers and arrays beside each
+    other that takes the other axes whole; None for other keys.
+    """
+    if (parts := _parts(x, key)) is None:
+        return None
     over = tuple(n for n, p in enumerate(parts) if not isinstance(p, slice))
-    slices = [(p.start, p.stop, p.step) for p in parts if isinstance(p, slice)]
-    whole = all(bound is None for bounds in slices for bound in bounds)
-    if len(parts) != x.ndim or not over or not whole:
+    whole = all(map(_is_whole, (p for p in parts if isinstance(p, slice))))
+    if not over or not whole:
         return None
     places, sizes = [parts[n] for n in over], [x.shape[n] for n in over]
     numbers = [is_scalar(p) or not isinstance(p, ARRAYS) for p in places]
@@ -157,6 +168,101 @@ class _Range(NamedTuple):
 
 
 WHOLE = _Range(0, FAR, 1, None)
+
+
+@dataclass(frozen=True)
+class SlicedAxes:
+    """A slice of an array by a range for each axis, some of which begin at computed numbers."""
+
+    ranges: tuple[_Range, ...]  # the whole axis where a number is computed
+    starts: dict[int, TracedArray]  # by axis
+    lengths: tuple[Dim, ...]
+    dropped: tuple[int, ...]  # axes that have an integer
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return tuple(n for a, n in enumerate(self.lengths) if a not in self.dropped)
+
+    def elements(self, x: TracedArray) -> TracedArray:
+        """Return the elements of the slice."""
+        found = subscript(x, tuple(slice(r.begin, r.end, r.stride) for r in self.ranges))
+        if self.starts:
+            sizes = tuple(self.lengths[a] for a in self.starts)
+            how = {"axes": tuple(self.starts), "sizes": sizes}
+            found = apply("builtin.extract_slice", found, [*self.starts.values()], **how)
+        return apply("cvm.squeeze", found, axes=self.dropped) if self.dropped else found
+
+    def insert(self, x: TracedArray, values: TracedArray) -> TracedArray:
+        """Return a copy of the array in which the slice has these elements, of its shape."""
+        if 0 in self.lengths:
+            return x
+        values = expand_dims(values, self.dropped) if self.dropped else values
+        back = [r.stride < 0 for r in self.ranges]
+        if any(back):
+            values = subscript(values, tuple(slice(None, None, -1 if b else None) for b in back))
+        return apply(
+            "builtin.insert_slice",
+            x,
+            values,
+            [*self.starts.values()],
+            axes=tuple(self.starts),
+            begin=tuple(
+                r.begin + ((r.length or 1) - 1) * r.stride if b else r.begin
+                for r, b in zip(self.ranges, back, strict=True)
+            ),
+            strides=tuple(abs(r.stride) for r in self.ranges),
+        )
+
+
+def sliced_axes(x: TracedArray, key: Any) -> SlicedAxes | None:
+    """Return the slice that a key of integers and slices takes; None for other keys, and for
+    computed numbers beside whole axes, which are indices.
+    """
+    if (parts := _parts(x, key)) is None:
+        return None
+    starts: dict[int, TracedArray] = {}
+    lengths: dict[int, int] = {}
+    for axis, (part, size) in enumerate(zip(parts, x.shape, strict=True)):
+        if isinstance(part, TracedArray) and part.is_scalar and part.dtype.kind in "iu":
+            if not isinstance(size, int):
+                return None
+            at = astype(part, np.int64)
+            starts[axis] = apply("numpy.elementwise", at < 0, at + size, at, ufunc="where")
+            lengths[axis] = 1
+        elif isinstance(part, slice) and _has_traced_bounds(part):
+            starts[axis], lengths[axis] = _computed_range(x.tracer, part)
+        elif isinstance(part, ARRAYS):
+            return None
+    integers = [a for a, part in enumerate(parts) if not isinstance(part, slice)]
+    if starts and all(map(_is_whole, (p for p in parts if isinstance(p, slice)))):
+        return None
+    known = [slice(None) if a in starts else part for a, part in enumerate(parts)]
+    ranges = tuple(_range(p, n) for p, n in zip(known, x.shape, strict=True))
+    if any(r.length is None and r.stride < 0 for r in ranges):
+        return None
+    sizes = subscript(x, tuple(slice(r.begin, r.end, r.stride) for r in ranges)).shape
+    sizes = tuple(lengths.get(a, n) for a, n in enumerate(sizes))
+    return SlicedAxes(ranges, starts, sizes, tuple(integers))
+
+
+def _is_whole(part: slice) -> bool:
+    return part.start is part.stop is part.step is None
+
+
+def _has_traced_bounds(part: slice) -> bool:
+    return any(isinstance(b, TracedArray) for b in (part.start, part.stop))
+
+
+def _computed_range(tracer: Tracer, part: slice) -> tuple[TracedArray, int]:
+    """Return the beginning of a slice between computed numbers, and its length."""
+    start, stop = (tracer.array(0 if b is None else b) for b in (part.start, part.stop))
+    for bound in (start, stop):
+        if not bound.is_scalar or bound.dtype.kind not in "iu":
+            fail_unknown(bound, f"a slice's bound is an integer, got {bound!r}")
+    (of, number), (of_stop, number_stop) = (tracer.linear(b) for b in (start, stop))
+    if part.stop is None or part.step not in (None, 1) or of != of_stop or number_stop < number:
+        fail("a slice between computed numbers has a length that is known, as x[i : i + 3]")
+    return start, number_stop - number
 
 
 def _range(part: Any, size: Dim) -> _Range:

@@ -19,7 +19,7 @@ from .calls import implements
 from .conversion import xp
 from .selection import where
 from .shapes import flatten, reshape
-from .subscripts import indexed_axes, subscript
+from .subscripts import indexed_axes, sliced_axes, subscript
 from .ufuncs import converted
 
 if TYPE_CHECKING:
@@ -79,6 +79,10 @@ class IndexUpdate:
             if name != "set":
                 new = ufunc_of_trace(UFUNCS[name].__name__, x, new)
             return where(mask, new, x)
+        if (place := sliced_axes(x, self.key)) is not None:
+            if name != "set":
+                new = ufunc_of_trace(UFUNCS[name].__name__, place.elements(x), new)
+            return place.insert(x, _spread(new, place.shape))
         if (along := indexed_axes(x, self.key)) is not None:
             indices, axes = along
             kept = [n for a, n in enumerate(x.shape) if a not in axes]
@@ -129,12 +133,20 @@ def setitem(x: TracedArray, key: object, values: ArrayLike) -> None:
     """Change elements in place."""
     x.change_in_place(_instead(x))
     view = values.origin if isinstance(values, TracedArray) else None
-    if view is not None and view[0] is x and view[1] is key:
+    if view is not None and view[0] is x and _same_key(view[1], key):
         return  # of `x[key] += y`, which has changed these elements already
     x.take_value(IndexUpdate(x, key).changed("set", values))
 
 
-def _ufunc_at(name: str, x: TracedArray, indices: object, values: ArrayLike) -> None:
+def _same_key(a: Any, b: Any) -> bool:
+    """Test whether two keys are one; Python makes a slice anew for `x[1:] += y` to store it."""
+    if isinstance(a, slice) and isinstance(b, slice):
+        bounds = zip((a.start, a.stop, a.step), (b.start, b.stop, b.step), strict=True)
+        return all(x is y or (type(x) is type(y) is int and x == y) for x, y in bounds)
+    return a is b
+
+
+def _ufunc_at(name: str, x: TracedArray, indices: Any, values: ArrayLike) -> None:
     """Combine values with elements in place by a ufunc: `np.add.at(x, indices, values)`."""
     if not isinstance(x, TracedArray):
         fail(

@@ -189,7 +189,29 @@ class Tracer:
             return self.constant(array, span).value
         fail(f"expected an array or a number, got {type(given).__name__}", span)
 
-    def finish(self, results: list[object]) -> Module:
+    def linear(self, number: TracedArray) -> tuple[dict[Value, int], int]:
+        """An integer as a sum of values times factors, and a number: of `i + 3` it is i, and 3."""
+        definitions = {r: o.operator for o in self.operations for r in o.results}
+
+        def sum_of(value: Value) -> tuple[dict[Value, int], int]:
+            operator = definitions.get(value)
+            if isinstance(value, Literal):
+                return {}, int(value.value)
+            if isinstance(operator, Const):
+                return {}, int(operator.data.array)
+            if operator is None or operator.name != "numpy.elementwise":
+                return {value: 1}, 0
+            ufunc = getattr(operator, "ufunc", "")
+            if ufunc not in ("add", "subtract"):
+                return {value: 1}, 0
+            (a, m), (b, n) = (sum_of(v) for _, v in operator.operands())
+            sign = 1 if ufunc == "add" else -1
+            both = {v: a.get(v, 0) + sign * b.get(v, 0) for v in {**a, **b}}
+            return {v: k for v, k in both.items() if k}, m + sign * n
+
+        return sum_of(self.seen(number, self.span))
+
+    def finish(self, results: list[Any]) -> Module:
         """The recorded program, whose first function is this one."""
         return verify(
             Module({self.name: self.function(results), **self.functions}, self.span.source.filename)
@@ -389,6 +411,10 @@ class Memory:
         with self.elements.tracer:
             if (view := self.newest) is not None:
                 self.newest = None
+                of, key = view.origin or (array, None)
+                if of.origin is None and key is not None:  # a subscript of the array itself
+                    self.elements = self.elements.at[key].set(view.copied())
+                    return array.move(self.elements).value
                 flat = apply("cvm.flatten", self.elements), apply("cvm.flatten", view.copied())
                 places = apply("cvm.flatten", view.move(element_numbers(self.elements)))
                 found = apply("builtin.scatter", *flat, [places], axes=(0,))

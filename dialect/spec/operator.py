@@ -254,8 +254,8 @@ class Operator(Generic[T]):
 
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy", "quant")
 BUILTIN = (
-    "shape_like pad_slice_reshape gather_scatter along_axis sliding_window tree_ensemble "
-    "control_flow effects"
+    "shape_like pad_slice_reshape gather_scatter insert_slice along_axis sliding_window "
+    "tree_ensemble control_flow effects"
 )
 MODULES = {"builtin": ("..builtin", *(f"..builtin.{module}" for module in BUILTIN.split()))}
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, prod
+from operator import is_
 
 from ...dialect.kernel_ir.affine import affine, key
 from ...dialect.kernel_ir.expressions import (
@@ -104,6 +105,8 @@ def fuse(program: Formulas, explained: list[Fusion] | None = None) -> Formulas:
             choice = _choice(step, uses.get(step.tensor, []), measures, factors)
             if step.tensor in results:
                 choice = replace(choice, fused=False, why="also a result")
+            if _is_update(step):
+                choice = replace(choice, fused=False, why="changes elements of a stored array")
             if choice.fused and step.tensor in measures.whole:
                 rival = _rival(step, uses[step.tensor], inlined)
                 if rival is not None and _terms(rival) < _terms(step):
@@ -122,6 +125,19 @@ def fuse(program: Formulas, explained: list[Fusion] | None = None) -> Formulas:
     live, needed = _live(program, kept)
     constants = {t: array for t, array in program.constants.items() if t in needed}
     return replace(program, steps=tuple(live), constants=constants)
+
+
+def _is_update(formula: Formula) -> bool:
+    """Test whether elements are those of another array where a condition does not hold, in whose
+    place they may be stored.
+    """
+    value = formula.value
+    while isinstance(value, Check):
+        value = value.value
+    match value:
+        case When(_, _, Read(_, place)):
+            return len(place) == len(formula.indices) and all(map(is_, place, formula.indices))
+    return False
 
 
 def _spans(formula: Formula) -> tuple[Span, ...]:

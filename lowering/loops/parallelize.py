@@ -43,16 +43,9 @@ UNKNOWN = 64  # cost model: the extent that an unknown size counts as; tuned by 
 @kernel_pass
 def parallelize(kernel: Kernel) -> Kernel:
     """The kernel with its outermost loop parallel, if that is legal and pays."""
-    single, inner = outer_loops(
-        kernel.body, lambda s: same_size(s.index.extent, 1) and s.stop is None
-    )
+    single, inner = outer_loops(kernel.body, lambda s: same_size(s.index.extent, 1) and s.is_whole)
     body = rejoined(substitute_block(inner, {i: ZERO for i in single}) if single else kernel.body)
-    if (
-        len(body) != 1
-        or not isinstance(loop := body[0], For)
-        or loop.kind != "serial"
-        or loop.stop is not None
-    ):
+    if len(body) != 1 or not isinstance(loop := body[0], For) or not loop.is_whole:
         return kernel
     if not _own_places(loop) or (
         isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop)

@@ -3,6 +3,7 @@ begin as (XLA's buffer donation, MLIR's in-place bufferization).
 
     y[i] = f(x[i])                          =>  x[i] = f(x[i])
     for i { y[i] = x[i] };  y[k[]] = v[]    =>  x[k[]] = v[]
+    y[i] = x[i], but e(i) where c(i)        =>  for i where c(i) { x[i] = e(i) }
 
 Legal if the kernel reads x only at the index it writes, or to copy it, and no later kernel reads x;
 or else callers copy. The second holds for arrays that kernels computed, too, and for what a step of
@@ -12,14 +13,41 @@ a loop carries: such a loop works on a copy of what it begins with.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import inf, prod
 from operator import is_
 
+from ...dialect.kernel_ir.affine import affine, affine_conditions
 from ...dialect.kernel_ir.execution_plan import Loop, Plan, viewed
-from ...dialect.kernel_ir.expressions import Const, Read, Tensor, Var
-from ...dialect.kernel_ir.loops import Block, For, Kernel, Store, outer_loops
-from ...dialect.types.sizes import same_size
-from ..analysis.accesses import accesses, over_arrays
+from ...dialect.kernel_ir.expressions import (
+    ZERO,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    as_index,
+    both,
+    conjunction,
+)
+from ...dialect.kernel_ir.loops import (
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Store,
+    nested,
+    outer_loops,
+    redirect,
+    substitute_block,
+)
+from ...dialect.kernel_ir.traverse import substitute
+from ...dialect.types.sizes import Dim, same_size
+from ..analysis.accesses import accesses, depends, over_arrays, reads
 from ..loops.build_loops import copied, sorted_tensors
+from ..loops.tighten_bounds import bound, narrowed
 from ..pass_context import Context
 from ..passes import plan_pass
 
@@ -104,9 +132,11 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
     """
     results, views = plan.results, plan.views
     kernels = plan.kernels
-    if moving and any(_copy_at_start(k) is not None for k in kernels):
-        kernels = _copying_late(kernels, views)
-    copies = [_copy_at_start(kernel) for kernel in kernels]
+    begun = {k: updates for k in kernels if (updates := _as_update(k)) is not None}
+    starts = {k: _copy_at_start(begun[k][-1] if k in begun else k) for k in kernels}
+    if moving and any(copy is not None for copy in starts.values()):
+        kernels = _copying_late(kernels, views, starts)
+    copies = [starts[kernel] for kernel in kernels]
     roots = [viewed(r, views) for r in results]
     ends = {(plan.arguments[k], roots[n]) for n, k in moving.items()}  # of the steps of a loop
     first: dict[Tensor, int] = {}
@@ -151,6 +181,8 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
     found: list[Kernel] = []
     for kernel, copy in zip(kernels, copies, strict=True):
         if copy is not None and names.get(copy[0], copy[0]) is names.get(copy[1], copy[1]):
+            *before, kernel = begun.get(kernel, (kernel,))
+            found += [over_arrays(k, names) for k in before]
             kernel = kernel.with_body(kernel.body[1:])
         if kernel.body or isinstance(kernel, Loop):
             found.append(over_arrays(kernel, names))
@@ -166,7 +198,11 @@ def _without_copies(plan: Plan, moving: Mapping[int, int]) -> Plan:
     )
 
 
-def _copying_late(kernels: Sequence[Kernel], views: Mapping[Tensor, Tensor]) -> list[Kernel]:
+def _copying_late(
+    kernels: Sequence[Kernel],
+    views: Mapping[Tensor, Tensor],
+    starts: Mapping[Kernel, tuple[Tensor, Tensor] | None],
+) -> list[Kernel]:
     """The kernels in an order in which those that begin with a copy come after all that need not
     come after them.
     """
@@ -176,7 +212,7 @@ def _copying_late(kernels: Sequence[Kernel], views: Mapping[Tensor, Tensor]) -> 
     ]
     waiting = [*range(len(kernels))]
     found: list[Kernel] = []
-    late = [_copy_at_start(k) is not None for k in kernels]
+    late = [starts[k] is not None for k in kernels]
 
     def is_ready(n: int) -> bool:
         before = (uses[m] for m in waiting[: waiting.index(n)])
@@ -188,6 +224,124 @@ def _copying_late(kernels: Sequence[Kernel], views: Mapping[Tensor, Tensor]) -> 
         waiting.remove(n)
         found.append(kernels[n])
     return found
+
+
+def _as_update(kernel: Kernel) -> tuple[Kernel, ...] | None:
+    """A kernel whose result has the elements of another array where a condition does not hold, as
+    one that copies that array and stores the others; before it, one that computes those, where
+    they depend on other elements of that array, of which they are at most half.
+    """
+    indices, block = outer_loops(kernel.body)
+    split = next((n for n, s in enumerate(block) if isinstance(s, If)), len(block))
+    first, rest = block[:split], block[split:]
+    match rest:
+        case (
+            If(condition, (*then, Store(a, (), value)), (Store(b, (), Read(x, place)),)),
+            Store(y, at, Read(c, ())),
+        ) if a is b is c and y is not x and y in kernel.outputs and kernel.results == 1:
+            pass
+        case _:
+            return None
+    if not _same_place(at, indices) or not _same_place(place, indices):
+        return None
+    lets: dict[Expr, Expr] = {s.var: s.value for s in first if isinstance(s, Let)}
+    checks = tuple(s for s in first if isinstance(s, Assert))
+    if len(lets) + len(checks) + 1 != len(first) or any(
+        depends(s.condition, {*indices, *lets}) for s in checks
+    ):
+        return None
+    for var, let in lets.items():
+        lets[var] = substitute(let, lets)
+    condition = substitute(condition, lets)
+    inner = (*(s for s in first if isinstance(s, Let)), *then)
+    store = Store(y, at, value)
+    others = [r.indices for r in reads((If(condition, (*inner, store)),)) if r.tensor is x]
+    before: tuple[Kernel, ...] = ()
+    box, exact = _box(condition, indices)
+    few = box and 2 * prod(m for _, m in box if isinstance(m, int)) <= _known(y, box)
+    if not all(_same_place(other, indices) for other in others):
+        if not few or not exact or any(r.tensor is x for r in reads((If(condition, ()),))):
+            return None
+        sizes = [m for _, m in box]
+        u = [Index(f"u{n}", m) for n, m in enumerate(sizes)]
+        values = Tensor(f"{y.name}.slice", tuple(sizes), y.element, "heap")
+        moved: dict[Expr, Expr] = {
+            d: low + i for d, i, (low, _) in zip(indices, u, box, strict=True)
+        }
+        body = substitute_block((*inner, Store(values, tuple(u), value)), moved)
+        reading = sorted_tensors({r.tensor for r in reads(body) if r.tensor.space != "register"})
+        before = (
+            replace(
+                kernel,
+                name=f"{kernel.name}.slice",
+                parameters=(*reading, values),
+                body=nested(u, body),
+            ),
+        )
+        inner = ()
+        low = (d - b for d, (b, _) in zip(indices, box, strict=True))
+        store = Store(y, at, values[tuple(low)])
+    change = redirect((If(condition, (*inner, store)),), lambda t, i: (y, at) if t is x else None)
+    body = (*nested(indices, (Store(y, at, x[at]),)), *_once(checks, indices))
+    updates = nested(indices, change)
+    body = (*body, *(narrowed(updates) if few else updates))
+    needed = sorted_tensors({r.tensor for r in reads(body) if r.tensor.space != "register"} - {y})
+    return (*before, replace(kernel, parameters=(*needed, y), body=body))
+
+
+def _same_place(place: Sequence[Expr], indices: Sequence[Index]) -> bool:
+    """Test whether indices of an array are those of the loops."""
+    return len(place) == len(indices) and all(
+        e is i or ((d := affine(e) - affine(i)).constant == 0 and not d.terms)
+        for e, i in zip(place, indices, strict=True)
+    )
+
+
+def _once(checks: Block, indices: Sequence[Index]) -> Block:
+    """Assertions that hold for all iterations or none, before loops that have iterations."""
+    some = both(*(as_index(i.extent) > 0 for i in indices if not isinstance(i.extent, int)))
+    if not checks or any(same_size(i.extent, 0) for i in indices):
+        return ()
+    return (If(some, checks),) if isinstance(some, Expr) else checks
+
+
+Box = list[tuple[Expr, Dim]]
+
+
+def _box(condition: Expr, indices: Sequence[Index]) -> tuple[Box, bool]:
+    """The first value and the number of those of each index outside of which a condition does not
+    hold, and whether it holds for all of them; none if a number of them is not known.
+    """
+    lows: dict[Index, Expr] = {}
+    highs: dict[Index, Expr] = {}
+    exact = True
+    for part in conjunction(condition):
+        sums = affine_conditions(part) or []
+        for sum in sums:
+            over = [i for i in indices if sum.factor(i)]
+            found = bound(sum, over[0]) if len(over) == 1 else None
+            if found is None or over[0] in (lows if found[0] else highs):
+                exact = False
+            else:
+                (lows if found[0] else highs)[over[0]] = found[1]
+        exact = exact and bool(sums)
+    box: Box = []
+    for i in indices:
+        low, high = lows.get(i, ZERO), highs.get(i, as_index(i.extent))
+        length = affine(high) - affine(low)
+        if i not in lows and i not in highs:
+            box.append((ZERO, i.extent))
+        elif length.terms or length.constant <= 0:
+            return [], False
+        else:
+            box.append((low, length.constant))
+    return box, exact
+
+
+def _known(y: Tensor, box: Box) -> float:
+    """The elements of an array along those axes where a slice of it has a known size."""
+    pairs = zip(y.shape, box, strict=True)
+    return prod(n if isinstance(n, int) else inf for n, (_, m) in pairs if isinstance(m, int))
 
 
 def _copy_at_start(kernel: Kernel) -> tuple[Tensor, Tensor] | None:

@@ -274,3 +274,65 @@ def test_a_step_copies_no_array_that_it_updates(name: str) -> None:
     inside = "".join(text.partition("loop @")[1:])
     extents = {int(e) for e in re.findall(r"in 0\.\.(\d+)", inside)}
     assert extents <= ({1, 4} if name == "row" else {1}), text
+
+
+def slices_of_steps(x: Any) -> Any:
+    def step(i: Any, c: Any) -> Any:
+        y = c.copy()
+        y[3:6] += 1  # what it reads it writes
+        y[i : i + 3] = y[i + 1 : i + 4] * 2  # other elements, before any is written
+        y[-1] = y[0]
+        y[8::-2] *= 3
+        return y.at[i + 1 : i + 3].max(7)
+
+    return cvm.fori_loop(0, 5, step, x)
+
+
+def planes_of_steps(x: Any) -> Any:
+    def step(i: Any, c: Any) -> Any:
+        y = c.copy()
+        y[i, 1:3] = y[i + 1, :2] + 1
+        y[:, i : i + 1] -= y[:, 4:5]
+        return y
+
+    return cvm.fori_loop(0, 3, step, x)
+
+
+@pytest.mark.parametrize("target", EVERY)
+def test_steps_change_slices_as_numpy_does(target: str) -> None:
+    x, y = np.arange(12.0), np.arange(20).reshape(4, 5)
+    found, planes = compiled(lambda x, y: (slices_of_steps(x), planes_of_steps(y)), target)(x, y)
+    for i in range(5):
+        x[3:6] += 1
+        x[i : i + 3] = x[i + 1 : i + 4] * 2
+        x[-1] = x[0]
+        x[8::-2] *= 3
+        x[i + 1 : i + 3] = np.maximum(x[i + 1 : i + 3], 7)
+    for i in range(3):
+        y[i, 1:3] = y[i + 1, :2] + 1
+        y[:, i : i + 1] -= y[:, 4:5]
+    np.testing.assert_array_equal(found, x, strict=True)
+    np.testing.assert_array_equal(planes, y, strict=True)
+
+
+@pytest.mark.parametrize("function", [slices_of_steps, planes_of_steps])
+def test_steps_copy_nothing_to_change_slices(function: Any) -> None:
+    """No loop of a step runs over the array, of 10^6 elements."""
+    text = compiled(function)
+    text(x := np.zeros((1000, 1000) if function is planes_of_steps else 10**6))
+    steps = text.lower("loops").partition("  plan ")[2]
+    assert "in 0..1000000" not in steps and steps.count("in 0..1000 ") <= 2
+    assert x.any() == 0
+
+
+def test_slices_between_computed_numbers() -> None:
+    part = compiled(lambda x, i: x[i - 1 : i + 2])
+    x = np.arange(6.0)
+    np.testing.assert_array_equal(part(x, np.int64(2)), x[1:4])
+    for i in (0, 5):  # NumPy's slice would be shorter
+        with pytest.raises(cvm.Error, match="a slice is outside of its axis"):
+            part(x, np.int64(i))
+    with pytest.raises(cvm.TraceError, match="a length that is known"):
+        compiled(lambda x, i: x[i : 2 * i])(x, np.int64(1))
+    gradient = cvm.grad(lambda x, i: (x.at[i : i + 2].set(x[:2] ** 2)[i + 1 : i + 3] ** 2).sum())
+    np.testing.assert_allclose(gradient(x, np.int64(2)), [0, 4, 0, 0, 8, 0])

@@ -10,6 +10,7 @@ import numpy as np
 from cvm.dialect.builtin import (
     along_axis,
     gather_scatter,
+    insert_slice,
     pad_slice_reshape,
     shape_like,
     sliding_window,
@@ -128,6 +129,26 @@ def indexed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         ["", "add", "maximum", "minimum", *(["mul"] if x.dtype.kind != "f" else [])]
     )
     return cls(x, updates, indices, axes, str(combined) or None, mode)
+
+
+@sample(insert_slice.ExtractSlice, insert_slice.InsertSlice)
+def slices(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    """Slices whose beginnings are attributes, counted from both ends, or operands."""
+    n = positive(random, between(random, 1, 3))
+    computed = tuple(a for a in range(len(n)) if flag(random))
+    strides = tuple(between(random, 1, 2) for _ in n)
+    m = tuple(between(random, 1, (size - 1) // s + 1) for size, s in zip(n, strides, strict=True))
+    if cls is insert_slice.ExtractSlice:
+        strides = (1,) * len(n)
+    rooms = (size - (k - 1) * s for size, k, s in zip(n, m, strides, strict=True))
+    begin = [between(random, 0, room - 1) for room in rooms]
+    starts = tuple(np.array(begin[a], np.int64) for a in computed)
+    x = numbers(random, n)
+    if cls is insert_slice.ExtractSlice:
+        return cls(x, starts, computed, tuple(m[a] for a in computed))
+    signed = tuple(b - size if flag(random) else b for b, size in zip(begin, n, strict=True))
+    updates = random.integers(0, 9, m).astype(x.dtype)
+    return cls(x, updates, starts, computed, signed, strides)
 
 
 @sample(along_axis.Argsort)
