@@ -143,7 +143,7 @@ def slices(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     rooms = (size - (k - 1) * s for size, k, s in zip(n, m, strides, strict=True))
     begin = [between(random, 0, room - 1) for room in rooms]
     starts = tuple(np.array(begin[a], np.int64) for a in computed)
-    x = numbers(random, n)
+    x = numbers(random, n, "f8 i4 i8 u1")
     if cls is insert_slice.ExtractSlice:
         return cls(x, starts, computed, tuple(m[a] for a in computed))
     signed = tuple(b - size if flag(random) else b for b, size in zip(begin, n, strict=True))
