@@ -189,7 +189,7 @@ def _mean(b: Builder, given: Given, node: ast.Call) -> Any:
 def _variance(b: Builder, given: Given, node: ast.Call) -> Any:
     of = given["a"] = _elements(b, b.in_memory(given["a"], node), node)
     if of.type.element.kind == "complex":
-        raise b.source.mistake("var and std are of real numbers in kernels", node)
+        raise b.source.mistake("var and std take real numbers in kernels", node)
     kept = {**given, "keepdims": Number(ex.TRUE, True)}
     less = given.pop("ddof", Number(ex.ZERO, True))
     mean = b.in_memory(_mean(b, {k: v for k, v in kept.items() if k != "ddof"}, node), node)
@@ -351,7 +351,7 @@ def _reshape(b: Builder, given: Given, node: ast.Call) -> Any:
     size = _count(b, of.elements, range(of.rank))
     free = [n for n, e in enumerate(sizes) if isinstance(e, ex.Const) and e.value == -1]
     if len(free) > 1:
-        raise b.source.mistake("one size alone is -1", node)
+        raise b.source.mistake("only one size can be -1", node)
     rest = b.let(reduce(mul, (e for n, e in enumerate(sizes) if n not in free), ONE))
     for n in free:
         sizes[n] = b.let(size // ex.maximum(1, rest))
@@ -361,7 +361,7 @@ def _reshape(b: Builder, given: Given, node: ast.Call) -> Any:
     )
     found = rest * reduce(mul, (sizes[n] for n in free), ONE)
     bad = reduce(or_, (e < 0 for e in sizes), found.ne(size))
-    b.fail_if(bad, "ValueError", "an array of size {0} has not this shape", node, size)
+    b.fail_if(bad, "ValueError", "cannot reshape an array of size {0} into this shape", node, size)
     return _in_order(of.elements, lengths, b)
 
 

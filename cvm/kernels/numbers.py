@@ -105,7 +105,7 @@ class Arithmetic(Blocks):
         if value.element is element:
             return Number(e, type.weak)
         if value.kind == "complex" and element.kind != "complex":
-            message = "a complex number is needed as a real one here: use its real or its imag"
+            message = "expected a real number, got a complex one: use .real or .imag"
             raise self.source.mistake(message, node)
         if value.kind == "float" and element.is_integer:
             return Number(self.to_integer(value, element, node), type.weak)
@@ -333,7 +333,9 @@ class Arithmetic(Blocks):
             raise self.source.mistake("numbers are compared by == != < <= > >=", node)
         weak = a.weak and b.weak
         if "complex" in (a.kind, b.kind) and name not in ("eq", "ne"):
-            raise self.source.mistake("complex numbers are compared by == and != alone", node)
+            raise self.source.mistake(
+                "complex numbers have no order: compare them by == or !=", node
+            )
         if a.constant is not None and b.constant is not None:
             function = getattr(
                 np,

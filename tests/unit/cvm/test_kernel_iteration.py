@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kernels_as_python import check, check_mistake
 
 import cvm
 
@@ -136,16 +138,7 @@ def ends() -> Any:
     ],
 )
 def test_loops(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    kernel = cvm.kernel(function)
-    for _ in range(2):  # the first call of a version goes through Python
-        ours, pythons = (
-            [np.copy(a) if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2)
-        )
-        with np.errstate(over="ignore"):
-            wanted = function(*pythons)
-        assert kernel(*ours) == wanted
-        for a, b in zip(ours, pythons, strict=True):
-            assert np.array_equal(a, b)
+    check(function, *arguments)
 
 
 def test_no_tests_of_indices_remain() -> None:
@@ -177,11 +170,5 @@ def test_no_tests_of_indices_remain() -> None:
         ("range(0, 5, 0)", "the step of a range is not zero"),
     ],
 )
-def test_mistakes(line: str, message: str, tmp_path: Any) -> None:
-    source = tmp_path / "k.py"
-    source.write_text(f"def f(x):\n    for v in {line}:\n        pass\n")
-    space: dict[str, Any] = {}
-    exec(compile(source.read_text(), str(source), "exec"), space)
-    with pytest.raises(cvm.Error, match=message) as found:
-        cvm.kernel(space["f"])(X)
-    assert "k.py:2:" in str(found.value)
+def test_mistakes(line: str, message: str, tmp_path: Path) -> None:
+    check_mistake(message, f"def f(x):\n    for v in {line}:\n        pass\n", tmp_path, X)
