@@ -35,6 +35,9 @@ them. Strings are also refused, except for class labels: if a model's result is 
 and `module.labels` maps the name of the model's output to the strings. A ZipMap returns the array of scores, with a column for
 each class.
 
+Weights are read once, one tensor at a time. With `cvm.from_onnx(model, mmap=True)`, weights in files beside the model are mapped
+instead of read; those that importing rearranges are copied all the same.
+
 The last columns state how integer and float results compare with onnxruntime's ([Exactness](exactness.md)).
 
 | operator | | | integers | floats |
