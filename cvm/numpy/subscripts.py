@@ -261,7 +261,9 @@ def _computed_range(tracer: Tracer, part: slice) -> tuple[TracedArray, int]:
             fail_unknown(bound, f"a slice's bound is an integer, got {bound!r}")
     (of, number), (of_stop, number_stop) = (tracer.linear(b) for b in (start, stop))
     if part.stop is None or part.step not in (None, 1) or of != of_stop or number_stop < number:
-        fail("a slice between computed numbers has a length that is known, as x[i : i + 3]")
+        bound = next(b for b in (part.start, part.stop) if isinstance(b, TracedArray))
+        message = "the length of a slice between computed numbers is known, as in x[i : i + 3]"
+        fail_unknown(bound, message)
     return start, number_stop - number
 
 

@@ -93,7 +93,12 @@ class ExtractSlice(Operator[T]):
         ),
     )
     symbols = {"n": lambda o: o.x.array_shape}
-    example = "%x, %row {axes = [0], sizes = [1]}", "%x: ?N x 4 x f32, %row: i64", "1x4xf32"
+    example = """
+        func @main(%x: tensor<4x3xf32>, %row: tensor<i64> {range = [0, 3]}) -> tensor<1x3xf32> {
+          %y = builtin.extract_slice %x, %row {axes = [0], sizes = [1]}
+          return %y
+        }
+    """
 
     def shape(self: "ExtractSlice[Any]", n: Shape) -> Shape:
         sizes = dict(zip(self.axes, self.sizes, strict=True))
@@ -161,11 +166,14 @@ class InsertSlice(Operator[T]):
         ),
     )
     symbols = {"n": lambda o: o.x.array_shape, "m": lambda o: o.m}
-    example = (
-        "%x, %new, %row {axes = [0], begin = [0, 1]}",
-        "%x: ?N x 4 x f32, %new: 1x2xf32, %row: i64",
-        "?N x 4 x f32",
-    )
+    example = """
+        func @main(
+          %x: tensor<4x3xf32>, %new: tensor<1x2xf32>, %row: tensor<i64> {range = [0, 3]}
+        ) -> tensor<4x3xf32> {
+          %y = builtin.insert_slice %x, %new, %row {axes = [0], begin = [0, 1]}
+          return %y
+        }
+    """
 
     @property
     def m(self: "InsertSlice[TensorType]") -> Shape:

@@ -100,7 +100,8 @@ def test_what_goes_back_through_what_moves_elements(name: str) -> None:
         if getattr(op, "scalar_op", None) not in (None, "add"):
             continue  # only sums have a derivative
         arrays = [
-            o if n.startswith("indices") else random.normal(size=o.shape) for n, o in op.operands()
+            o if n.startswith(("indices", "starts")) else random.normal(size=o.shape)
+            for n, o in op.operands()
         ]
         given = iter(arrays)
         check(op.map(lambda _, given=given: next(given)), random)

@@ -77,6 +77,7 @@ ELSEWHERE = {
     "builtin.view",  # fields as tensors and back, in every test of a cog operator
     "builtin.print",  # tests/filetests/builtin/effects.cvm
     "builtin.assert",
+    "builtin.if",  # tests/end_to_end/test_branches.py
 }
 DIFFERENTIABLE = sorted(set(OPERATORS) - set(WITHOUT) - ELSEWHERE)
 

@@ -107,8 +107,8 @@ MUTANTS = [
     Mutant("dialect.kernel_ir.loops:update", "function, ", '"max", ', "dense"),
     Mutant(
         "lowering.graph.inline:_expand",
-        "map(change, call.arguments)",
-        "map(change, call.arguments[::-1])",
+        "zip(callee.arguments, arguments, strict=True)",
+        "zip(callee.arguments, arguments[::-1], strict=True)",
         "call",
     ),
     Mutant("lowering.graph.dce:live_operations", "live[::-1]", "live", "three at once"),
