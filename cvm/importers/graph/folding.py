@@ -82,7 +82,9 @@ class FoldingBuilder(Builder):
         dropped = {
             o.results[0]
             for o in made
-            if isinstance(o.operator, Const) and o.results[0] not in self.read
+            if isinstance(o.operator, Const)
+            and o.results[0] in self.constants
+            and o.results[0] not in self.read
         }
         self.operations[start:] = [o for o in made if o.results[0] not in dropped]
         for value in dropped:
