@@ -62,7 +62,7 @@ def _of_math(function: str) -> Call:
 
 
 def _ufunc(row: Ufunc, weak: NumberType | None = None) -> Call:
-    """A function of NumPy, in the type that its promotion gives; of cmath in Python's."""
+    """A function of NumPy, in the type that its promotion gives; of math and cmath in Python's."""
 
     def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
         xs = _numbers(b, given, node)
@@ -188,15 +188,6 @@ def _two_floats(function: str) -> Call:
     return call
 
 
-def _is(test: str) -> Call:
-    """Tests of floats of math: isnan, isinf, isfinite."""
-
-    def call(b: Builder, given: list[Any], node: ast.Call) -> Number:
-        return Number(_ufunc(UFUNCS[test], FLOAT)(b, given, node).expr, True)
-
-    return call
-
-
 def fma(a: float, b: float, c: float) -> float:
     """Return a * b + c, rounded once. In kernels it takes floats of one type.
 
@@ -262,7 +253,7 @@ def _fill() -> None:
     for function in (abs, np.abs):
         offered(function, "1", _absolute)
     for name in ("isnan", "isinf", "isfinite"):
-        offered(getattr(math, name), "1", _is(name))
+        offered(getattr(math, name), "1", _ufunc(UFUNCS[name], FLOAT))
     offered(math.pow, "2", _math_pow)
     offered(math.atan2, "2", _two_floats("atan2"))
     offered(math.fmod, "2", _two_floats("rem"))

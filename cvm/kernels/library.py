@@ -28,6 +28,12 @@ class LibraryKernel(CompiledFunction):
 
 
 @LibraryKernel
+def precedes(x: Any, y: Any) -> Any:
+    """Test whether a number goes before another one in the order of sorts."""
+    return x < y or (x == x and y != y)
+
+
+@LibraryKernel
 def sort(a: Any) -> None:
     """Sort an array of rank 1 in place."""
     n = len(a)
@@ -35,7 +41,7 @@ def sort(a: Any) -> None:
         for i in range(start + 1, min(start + RUN, n)):
             v = a[i]
             j = i
-            while j > start and (v < a[j - 1] or (v == v and a[j - 1] != a[j - 1])):
+            while j > start and precedes(v, a[j - 1]):
                 a[j] = a[j - 1]
                 j -= 1
             a[j] = v
@@ -47,7 +53,7 @@ def sort(a: Any) -> None:
             i, j, k = start, middle, start
             while i < middle and j < end:
                 x, y = half[i], half[j]
-                if y < x or (y == y and x != x):
+                if precedes(y, x):
                     a[k] = y
                     j += 1
                 else:
@@ -83,7 +89,7 @@ def argsort(a: Any) -> Any:
             i, j, k = start, middle, start
             while i < middle and j < end:
                 x, y = a[half[i]], a[half[j]]
-                if y < x or (y == y and x != x):
+                if precedes(y, x):
                     places[k] = half[j]
                     j += 1
                 else:
@@ -126,7 +132,7 @@ def searchsorted(a: Any, v: Any) -> Any:
     low, high = 0, len(a)
     while low < high:
         middle = (low + high) // 2
-        if a[middle] < v or (v != v and a[middle] == a[middle]):
+        if precedes(a[middle], v):
             low = middle + 1
         else:
             high = middle

@@ -28,7 +28,7 @@ SHOWN = ("formulas", "loops", "schedule", "llvm")  # stages that a function's co
 COLORS = list(dict.fromkeys(("parameter", *KIND_OF_TOKEN.values())))
 MOST_FILES = 2000  # that a search for symbols reads
 DECLARED = re.compile(r"\s*(?:func|graph|rewrite|kernel)\s+(@[\w.$]+)")
-TESTED = re.compile(r"^\s*// (?:test|RUN)\b.*", re.MULTILINE)
+TESTED = re.compile(r"^\s*// test\b.*", re.MULTILINE)
 KINDS = {
     "value": lsp.CompletionItemKind.Variable,
     "function": lsp.CompletionItemKind.Function,
@@ -329,12 +329,11 @@ def lenses(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
     """
     document = of(params.text_document.uri)
     items, uri = [], params.text_document.uri
-    for line in TESTED.finditer(document.source.text):
+    if (line := TESTED.search(document.source.text)) is not None:
         where = stretch(document, line.start(), line.end())
         for title, bless in (("Run tests", False), ("Accept output", True)):
             command = lsp.Command(title, "cvm.test", arguments=[uri, bless])
             items.append(lsp.CodeLens(where, command))
-        break
     for head, name, _ in () if document.mistakes else _heads(document):
         if name.name in document.module.functions:
             where = stretch(document, head.start, name.end)

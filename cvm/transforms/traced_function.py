@@ -634,7 +634,7 @@ def _node_of(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Any] | None:
     """The names and the values of the parts of an instance, and everything else; None for what has
     no parts, or is a plain tuple, list or dictionary.
     """
-    cls: object = type(value)
+    cls: Any = type(value)
     if cls in _REGISTERED:
         try:
             children, context = _REGISTERED[cls][0](value)
@@ -665,7 +665,7 @@ def _holds_arrays(value: object) -> bool:
     )
 
 
-def _instance(cls, context: Any, names: Sequence[str], parts: Sequence[object]) -> Any:
+def _instance(cls: Any, context: Any, names: Sequence[str], parts: Sequence[object]) -> Any:
     """The instance of these parts; a data class's own checks are not run, since its parts may be
     traced.
     """

@@ -77,7 +77,7 @@ class Assert(Effect[T]):
         return self.x
 
 
-def effectful(cls) -> None:
+def effectful(cls: type[Operator[object]]) -> None:
     """Have an operator of another package be one with an effect."""
     for name in ("has_effect", "is_expanded", "constant_folding"):
         setattr(cls, name, Effect.__dict__[name])

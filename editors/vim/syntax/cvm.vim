@@ -4,7 +4,7 @@ if exists("b:current_syntax")
 endif
 
 syntax match cvmComment "//.*$" contains=@Spell
-syntax match cvmDirective "^// \(test\|RUN\|check\(-\w\+\)*\)\>.*$"
+syntax match cvmDirective "^// \(test\|run\|check\(-\w\+\)*\)\>.*$"
 syntax region cvmString start=+"+ skip=+\\.+ end=+"+ oneline
 syntax keyword cvmKeyword func graph rewrite module return yield else call const init file
 syntax keyword cvmLoop kernel for in while if break continue let alloc fail assert
