@@ -66,6 +66,6 @@ def known_count(x: TracedArray, axes: tuple[int, ...]) -> float | None:
 
 def known_numbers(given: object, what: str) -> np.ndarray:
     """Return a vector that has to be known while compiling."""
-    if isinstance(given, TracedArray) or np.ndim(given) != 1:
+    if isinstance(given, TracedArray) or (numbers := np.asarray(given)).ndim != 1:
         fail(f"{what} are a one-dimensional array that is known while compiling")
-    return np.asarray(given)
+    return numbers

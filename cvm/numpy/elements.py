@@ -166,8 +166,8 @@ def nan_to_num(
     x: TracedArray,
     copy: bool = True,
     nan: Any = 0.0,
-    posinf: object = None,
-    neginf: object = None,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
 ) -> TracedArray:
     """Replace NaN and infinities by numbers."""
     if not copy and x.dtype.kind in "fc":

@@ -71,7 +71,7 @@ class IndexUpdate:
         )
         new = converted(x.tracer, given, x.dtype)
         if (mask := _mask(x, self.key)) is not None:
-            if new.ndim > x.ndim - np.ndim(self.key):
+            if new.ndim > x.ndim - np.asarray(self.key).ndim:
                 fail(
                     "elements that a mask chooses take a number, or values along the axes "
                     "that the mask does not have"

@@ -77,9 +77,9 @@ class Tflite(Scheme):
         to: ElementType | None = None,
     ) -> Node:
         to = to or self.element_of(p)
-        pairs = [quantized_multiplier(float(f)) for f in np.asarray(factors).reshape(-1)]
-        shape = np.shape(factors)
-        m, s = (np.array(c, np.int32).reshape(shape) for c in zip(*pairs, strict=True))
+        given = np.asarray(factors)
+        pairs = [quantized_multiplier(float(f)) for f in given.reshape(-1)]
+        m, s = (np.array(c, np.int32).reshape(given.shape) for c in zip(*pairs, strict=True))
         # LiteRT shifts i32 to the left: where that may overflow, one rounding of i64 is exact
         left = max(31 - min(int(shift) for _, shift in pairs), 0)
         rounding = self.rounding if bound << left <= ACCUMULATOR else "single"
@@ -88,7 +88,7 @@ class Tflite(Scheme):
             "to": to,
             "rounding": rounding,
             "zero_point": p.zero_point,
-            "axis": 1 if shape else -1,
+            "axis": 1 if given.ndim else -1,
         }
         attributes |= {"min": low, "max": high} if to is not I32 else {}
         return self.apply(

@@ -91,7 +91,7 @@ def _all_ones(e: ElementType) -> Any:
 DIVISIONS = ("div", "rem", "floordiv", "floormod")
 
 
-def _by_one_for_zero(quotient: Callable[[object, object], object]) -> Callable[[Any, Any], Any]:
+def _by_one_for_zero(quotient: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """The quotient or remainder of integers, where a divisor of 0 counts as 1."""
     return lambda a, b: quotient(a, np.where(np.equal(b, 0), np.ones_like(b), b))
 
@@ -381,12 +381,12 @@ _row("real", 1, COMPLEX, np.real, element=lambda e: F32 if e is C64 else F64)
 _row("imag", 1, COMPLEX, np.imag, element=lambda e: F32 if e is C64 else F64)
 
 
-def _pair_products(a: object, b: object) -> Any:
+def _pair_products(a: Any, b: Any) -> Any:
     low = np.left_shift(a, 16) >> 16, np.left_shift(b, 16) >> 16
     return low[0] * low[1] + np.right_shift(a, 16) * np.right_shift(b, 16)
 
 
-def _quad_products(a: object, b: object, first: int = -1, second: int = -1) -> Any:
+def _quad_products(a: Any, b: Any, first: int = -1, second: int = -1) -> Any:
     """A mask of 255 takes the signs of an operand's quarters."""
     parts = [
         [np.left_shift(x, up) >> 24 & m for up in (24, 16, 8, 0)]
@@ -395,7 +395,7 @@ def _quad_products(a: object, b: object, first: int = -1, second: int = -1) -> A
     return sum(x * y for x, y in zip(*parts, strict=True))
 
 
-def _byte_pairs(a: object, b: object) -> Any:
+def _byte_pairs(a: Any, b: Any) -> Any:
     products = [
         (np.right_shift(a, n) & 255) * (np.left_shift(b, 24 - n) >> 24) for n in (0, 8, 16, 24)
     ]

@@ -347,7 +347,7 @@ def array_in(value: Any) -> np.ndarray | None:
 def share_memory(a: np.ndarray, b: np.ndarray) -> bool:
     """Test whether two arrays share memory."""
     try:
-        most = 10_000  # steps: NumPy's type stubs know of none and of as many as it takes
+        most: Any = 10_000  # steps: the type stubs of some NumPy know 0 and -1 alone
         return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=most)
     except np.exceptions.TooHardError:
         return _elements_overlap(a, b)

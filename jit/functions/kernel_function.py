@@ -206,7 +206,7 @@ class KernelFunction(PlanFunction, NativeFunction):
         if self.takes_kept and self.declared is None and disk_cache.folder() is not None:
             from .tune import kept
 
-            shapes = [np.shape(a) for a in arguments]
+            shapes = [np.asarray(a).shape for a in arguments]
             if (plan := kept(self.given, shapes, self.compiled_for)) is not None:
                 given = name_arrays_once(filled(plan))
                 self.legal = run_passes((expand_functions, legalize_types), given, Context())
