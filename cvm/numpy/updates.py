@@ -71,14 +71,14 @@ class IndexUpdate:
         )
         new = converted(x.tracer, given, x.dtype)
         if (mask := _mask(x, self.key)) is not None:
-            if new.ndim > x.ndim - np.asarray(self.key).ndim:
+            if new.ndim > x.ndim - mask.ndim:
                 fail(
                     "elements that a mask chooses take a number, or values along the axes "
                     "that the mask does not have"
                 )
             if name != "set":
                 new = ufunc_of_trace(UFUNCS[name].__name__, x, new)
-            return where(mask, new, x)
+            return where(xp.expand_dims(mask, tuple(range(mask.ndim, x.ndim))), new, x)
         if (place := sliced_axes(x, self.key)) is not None:
             if name != "set":
                 new = ufunc_of_trace(UFUNCS[name].__name__, place.elements(x), new)
@@ -109,13 +109,13 @@ ARRAY_METHODS["at"] = IndexUpdate
 
 
 def _mask(x: TracedArray, key: object) -> TracedArray | np.ndarray | None:
-    """Return the key as a mask of the array's rank, or None."""
+    """Return the key as a mask of the array's first axes, or None."""
     mask = np.asarray(key) if isinstance(key, (list, np.ndarray)) else key
     if not isinstance(mask, (TracedArray, np.ndarray)) or mask.dtype != np.bool_:
         return None
     if mask.shape != x.shape[: mask.ndim]:
         fail(f"a mask has the array's first sizes, {x.shape}, got {mask.shape}")
-    return xp.expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
+    return mask
 
 
 def update_in_place(x: TracedArray, new: TracedArray) -> None:

@@ -201,12 +201,12 @@ class KernelFunction(PlanFunction, NativeFunction):
                     self._serve(made)
         return super()._called(arguments, out)
 
-    def _take_kept(self, arguments: tuple[object, ...]) -> None:
+    def _take_kept(self, arguments: tuple[Any, ...]) -> None:
         """Take the schedule that a search has kept for these shapes, if there is one."""
         if self.takes_kept and self.declared is None and disk_cache.folder() is not None:
             from .tune import kept
 
-            shapes = [np.asarray(a).shape for a in arguments]
+            shapes = [np.shape(a) for a in arguments]
             if (plan := kept(self.given, shapes, self.compiled_for)) is not None:
                 given = name_arrays_once(filled(plan))
                 self.legal = run_passes((expand_functions, legalize_types), given, Context())
