@@ -116,24 +116,25 @@ def _producers(choices: list[Fusion]) -> Iterator[str]:
 
 def _explained(plan: Plan) -> Iterator[str]:
     """The candidates for each kernel of a plan."""
-    context = Context(constants=dict(plan.constants), ranges=dict(plan.ranges))
     for kernel in plan.kernels:
-        plain = collapsed(kernel)
-        explained: list[tuple[Problem, list[Choice]]] = []
-        made = lower_by_strategy(
-            plain, *context.seen(reshaped_parameters(kernel, plain)), explained
-        )
-        for problem, choices in explained:
-            if (
-                problem.c is not None
-                or made is not None
-                or match_channel_lanes(problem.kernel) is not None
-            ):
+        contractions, taken = contractions_of(plan, kernel)
+        for problem, choices in contractions:
+            if problem.c is not None or taken or match_channel_lanes(problem.kernel) is not None:
                 yield from _contraction(problem, choices)
-        if made is None and any(
-            isinstance(s, For) and reduction_accumulators(s) for s in statements(plain.body)
+        if not taken and any(
+            isinstance(s, For) and reduction_accumulators(s)
+            for s in statements(collapsed(kernel).body)
         ):
             yield from _reduction(plan, kernel)
+
+
+def contractions_of(plan: Plan, kernel: Kernel) -> tuple[list[tuple[Problem, list[Choice]]], bool]:
+    """The candidates for each contraction of a kernel, and whether one is taken."""
+    context = Context(constants=dict(plan.constants), ranges=dict(plan.ranges))
+    plain = collapsed(kernel)
+    explained: list[tuple[Problem, list[Choice]]] = []
+    made = lower_by_strategy(plain, *context.seen(reshaped_parameters(kernel, plain)), explained)
+    return explained, made is not None
 
 
 def _described() -> str:

@@ -178,13 +178,8 @@ def roofline() -> Roofline:
     here = host_processor()
     lanes = here.vector_bytes // 4
     n = max(BYTES, 4 * here.l3_bytes) // 256 // lanes * lanes
-    sizes = {"LANES": lanes, "CHAIN": CHAIN, "STEPS": STEPS, "LENGTH": n}
-    text = page("roofline.loops", **sizes, DEPTH=DEPTH, TIMES=TIMES)
-    stream, sums, tiles = re.split(r"^(?=kernel @(?:sums|tiles))", text, flags=re.MULTILINE)
-    moving, summing = (
-        _fastest(stream, np.ones((64, n), np.float32)),
-        _fastest(sums, np.full(lanes, 0.5, np.float32)),
-    )
+    stream, _, tiles = _kernels(lanes, n)
+    moving, summing = _fastest(stream, np.ones((64, n), np.float32)), seconds_of_sums(lanes)
     products = 0.0
     if here.matrix_tiles == "instructions":
         taken = _fastest(tiles, np.ones((32, DEPTH), np.int32))
@@ -193,6 +188,18 @@ def roofline() -> Roofline:
     measured = Roofline(host_name(), threads, summed, 2 * 256 * n / moving, products)
     disk_cache.store(name, json.dumps(asdict(measured)).encode())
     return measured
+
+
+def seconds_of_sums(lanes: int) -> float:
+    """The seconds of a fixed number of fused products and sums of vectors of f32."""
+    return _fastest(_kernels(lanes, lanes)[1], np.full(lanes, 0.5, np.float32))
+
+
+def _kernels(lanes: int, length: int) -> list[str]:
+    """The text of each kernel that measures, with vectors and rows of these lengths."""
+    sizes = {"LANES": lanes, "CHAIN": CHAIN, "STEPS": STEPS, "LENGTH": length}
+    text = page("roofline.loops", **sizes, DEPTH=DEPTH, TIMES=TIMES)
+    return re.split(r"^(?=kernel @(?:sums|tiles))", text, flags=re.MULTILINE)
 
 
 def _fastest(kernel: str, x: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from importlib import metadata
 
 import cvm
 from cvm.jit.cache import disk_cache
+from cvm.jit.cache.measured_costs import kept
 from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.device import described
 from cvm.jit.host_processor import (
@@ -47,7 +48,12 @@ EXTRAS = {  # what each is for, and the modules that it needs
 
 
 def doctor(options: Namespace) -> int:
-    for section in (versions, processor, targets, cache_lines, extras):
+    if options.measure:
+        from cvm.commands.measure import measure
+
+        print("\n".join(measure()))
+        return 0
+    for section in (versions, processor, costs, targets, cache_lines, extras):
         print("\n  ".join([section.__name__.removesuffix("_lines"), *section()]))
     return 0
 
@@ -90,6 +96,15 @@ def processor() -> Iterator[str]:
     yield f"matrix tiles: {tiles.get(here.matrix_tiles) or f'none, {why_no_tiles()}'}"
     threads = os.environ.get("CVM_NUM_THREADS")
     yield f"{cvm.get_num_threads()} threads" + (f" (CVM_NUM_THREADS={threads})" if threads else "")
+
+
+def costs() -> Iterator[str]:
+    from cvm.commands.measure import described
+
+    if (found := kept()) is None:
+        yield "by tables; cvm doctor --measure measures them in a minute"
+    else:
+        yield from described(found)
 
 
 def targets() -> Iterator[str]:

@@ -23,8 +23,8 @@ from dask.utils import parse_bytes  # pyright: ignore[reportMissingImports]
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.kernel_ir.reduce_in_order import MIN_TERMS
+from cvm.jit.cache.measured_costs import measured_host
 from cvm.jit.functions.kernel_function import KernelFunction
-from cvm.jit.host_processor import host_processor
 from cvm.jit.options import CompileOptions
 from cvm.lowering.analysis.reduction_order import length, terms
 from cvm.lowering.loops.collapse import collapsed
@@ -68,7 +68,7 @@ def compiled(plan: Plan, options: CompileOptions) -> KernelFunction:
     """The plan of a block as a function, after the passes that the plan of the program has not gone
     through.
     """
-    with compiling_for(options.cpu or host_processor()):
+    with compiling_for(options.cpu or measured_host()):
         return KernelFunction(
             run_passes((*LOOPS[2:], *CPU_LOOPS, *CPU_SCHEDULE), plan, Context()), options
         )

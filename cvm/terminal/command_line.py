@@ -542,7 +542,13 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     ),
     "doctor": (
         "show versions, processor, targets, cache and extras, and how to get what is missing",
-        [],
+        [
+            _flag(
+                "--measure",
+                "time strategies and threads on this machine for about a minute, and keep their "
+                "costs for calls here",
+            )
+        ],
     ),
     "cache": (
         "show or empty the disk cache of compiled code",

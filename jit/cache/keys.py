@@ -22,6 +22,7 @@ from ..host_processor import host_processor
 from ..options import CompileOptions
 from . import disk_cache
 from .compiler_digest import compiler_digest
+from .measured_costs import kept
 
 
 @lru_cache(maxsize=1)
@@ -39,6 +40,7 @@ def environment() -> tuple[str, ...]:
         np.__version__,
         *_machine(),
         host_processor().matrix_tiles,
+        repr(kept()),
         repr(requested()),
     )
 

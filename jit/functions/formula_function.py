@@ -13,9 +13,9 @@ from ...lowering.formulas.formula_printer import formulas_text
 from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
 from ...lowering.processor import compiling_for
+from ..cache.measured_costs import measured_host
 from ..calls.arguments import size_place
 from ..calls.dispatch_table import atoms_of
-from ..host_processor import host_processor
 from ..options import DEFAULT, CompileOptions
 from .compiled_function import CompiledFunction
 from .kernel_function import KernelFunction
@@ -37,7 +37,7 @@ class FormulaFunction(KernelFunction):
         return type(self), (self.formulas, self.options)
 
     def _prepared(self, plan: Plan) -> Plan:
-        with compiling_for(self.options.cpu or host_processor()):
+        with compiling_for(self.options.cpu or measured_host()):
             scheduled = run_passes((*pipeline.CPU_LOOPS, *pipeline.CPU_SCHEDULE), plan, Context())
         return super()._prepared(scheduled)
 

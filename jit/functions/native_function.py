@@ -22,6 +22,7 @@ from ...dialect.types.sizes import Size, evaluate, product
 from ...lowering.processor import Processor, compiling_for
 from ..cache import disk_cache
 from ..cache.keys import name_of
+from ..cache.measured_costs import measured_host
 from ..calls import fastcall
 from ..calls.arguments import size_place
 from ..calls.dispatch_table import CallTable, DispatchEntry, atoms_of
@@ -115,7 +116,8 @@ class NativeFunction(CompiledFunction):
 
     @property
     def compiled_for(self) -> Processor:
-        return self.options.cpu or host_processor()
+        # the plain way chooses nothing by costs
+        return self.options.cpu or (measured_host() if self.options.optimize else host_processor())
 
     def _compile(self) -> Compiled:
         with compiling_for(self.compiled_for):
