@@ -1,4 +1,4 @@
-"""`cvm doctor --measure`: time on this machine what cost models estimate, and keep it.
+"""`cvm doctor --measure`: costs of this machine, timed and kept.
 
 Each strategy that applies to some contractions is compiled and timed. Factors of their costs are
 then chosen by which the cheapest strategy is the fastest as often as they can make it. Results of
@@ -104,7 +104,7 @@ def measure() -> Iterator[str]:
 
 
 def described(costs: Costs) -> Iterator[str]:
-    """The lines of `cvm doctor` on costs that were measured."""
+    """The lines of `cvm doctor` on measured costs."""
     yield f"multiply-add units take {costs.fma_bytes} bytes a cycle"
     yield f"waking a thread takes as long as {costs.wake_operations:,} operations"
     for name, factor in costs.strategies.items():

@@ -16,7 +16,7 @@ from . import disk_cache
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured in place of the fields of the same names, and factors of the costs of
+    """Values for the fields of `Processor` of the same names, and factors of the costs of
     strategies for contractions.
     """
 
@@ -40,13 +40,13 @@ def _entry() -> str:
 
 
 def keep(costs: Costs) -> None:
-    """Keep what was measured for later processes of this machine, and this one."""
+    """Keep measured costs for later processes of this machine, and this one."""
     disk_cache.store(_entry(), json.dumps(asdict(costs)).encode())
     _kept.cache_clear()
 
 
 def kept() -> Costs | None:
-    """What was measured on this machine; None where nothing was."""
+    """The costs that were measured on this machine; None where none were."""
     return _kept(disk_cache.folder())
 
 
