@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
     from .importers.mlir_text import from_mlir
     from .importers.onnx import from_onnx
+    from .importers.onnx.torch_modules import from_torch
     from .importers.stablehlo import from_jax, from_stablehlo
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
@@ -106,6 +107,7 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
     **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
     "from_mlir": "importers.mlir_text",
+    "from_torch": "importers.onnx.torch_modules",
     **dict.fromkeys(("from_jax", "from_stablehlo"), "importers.stablehlo"),
     "quantize": "quantization",
     "vmap": "transforms.vmap",
@@ -133,6 +135,7 @@ __all__ = [
     "from_onnx",
     "from_stablehlo",
     "from_tflite",
+    "from_torch",
     "from_tosa",
     "get_num_threads",
     "grad",

@@ -27,6 +27,7 @@ from cvm.jit.targets import TARGETS, all_targets
 REQUIRED = ("llvmlite", "numpy", "lark")
 EXTRAS = {  # what each is for, and the modules that it needs
     "onnx": ("models of ONNX", ("onnx",)),
+    "torch": ("modules of PyTorch", ("torch", "onnxscript", "onnx")),
     "cuda": ("NVIDIA GPUs", ("pycuda",)),
     "cuda-sim": ("kernels for GPUs, emulated", ("nvidia.cu13",)),
     "bfloat16": ("arrays of bf16", ("ml_dtypes",)),

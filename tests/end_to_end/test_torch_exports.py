@@ -5,8 +5,11 @@ of open size.
 from __future__ import annotations
 
 import io
+import re
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -180,25 +183,110 @@ def test_a_network(name: str, exporter: str, batch: str) -> None:
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
     network, x = make().eval(), torch.randn(shape)
-    module = cvm.from_onnx(exported(network, x, exporter == "dynamo", batch == "open"))
+    module = (
+        cvm.from_torch(network, (x,), dynamic_shapes=({0: "batch"},) if batch == "open" else None)
+        if exporter == "dynamo"
+        else cvm.from_onnx(scripted(network, x, batch == "open"))
+    )
     again = torch.randn(3, *shape[1:]) if batch == "open" else x
     got, wanted = cvm.compile(module)(again.numpy()), network(again).detach().numpy()
     assert got.shape == wanted.shape and got.dtype == wanted.dtype
     assert np.abs(got - wanted).max() <= BOUND * np.abs(wanted).max()
 
 
-def exported(network: Any, x: Any, dynamo: bool, open: bool) -> bytes:
-    """The network as torch writes it; what the exporter itself cannot do is no test."""
+def scripted(network: Any, x: Any, open: bool) -> bytes:
+    """The network as torch's older exporter writes it; what it cannot do itself is no test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if dynamo:
-                sizes = {"dynamic_shapes": ({0: torch.export.Dim("batch")},)} if open else {}
-                made = torch.onnx.export(network, (x,), dynamo=True, verbose=False, **sizes)
-                return made.model_proto.SerializeToString()
             file = io.BytesIO()
             axes = {"dynamic_axes": {"x": {0: "batch"}}} if open else {}
             torch.onnx.export(network, (x,), file, dynamo=False, input_names=["x"], **axes)
             return file.getvalue()
         except Exception as e:
             pytest.skip(f"torch does not export it: {str(e).splitlines()[0][:100]}")
+
+
+class Scaled(nn.Module):
+    """Two results, by name, of an argument and one that may be missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.dropout = nn.Linear(8, 4), nn.Dropout(0.5)
+
+    def forward(self, x: Any, scale: Any = None) -> dict[str, Any]:
+        y = self.dropout(self.linear(x))
+        return {"y": y, "z": y + 1 if scale is None else y * scale}
+
+
+def test_names_and_open_sizes_are_kept() -> None:
+    network, x, scale = Scaled(), torch.randn(2, 8), torch.randn(4)
+    module = cvm.from_torch(
+        network,
+        (x,),
+        {"scale": scale},
+        dynamic_shapes={"x": {0: torch.export.Dim("rows", min=1)}, "scale": None},
+        output_names=["y", "z"],
+    )
+    text = str(module)
+    assert "%x: tensor<?ROWS x 8 x f32>" in text and "%scale: tensor<4xf32>" in text
+    assert text.rstrip().endswith("return %y, %z\n}")
+    # as in evaluation mode, which is not left on
+    assert network.training and network.dropout.training
+    wanted = network.eval()(rows := torch.randn(5, 8), scale)
+    for got, key in zip(cvm.compile(module)(rows.numpy(), scale.numpy()), "yz", strict=True):
+        np.testing.assert_allclose(got, wanted[key].detach().numpy(), rtol=1e-5, atol=1e-6)
+    exported = torch.export.export(network, (x,))
+    assert "%x: tensor<2x8xf32>" in str(cvm.from_torch(exported))
+
+
+class Branch(nn.Module):
+    def forward(self, x: Any) -> Any:
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: cvm.from_torch(3), "a torch.nn.Module or an ExportedProgram, got int"),
+        (
+            lambda: cvm.from_torch(Branch(), (torch.ones(3),)),
+            r"torch cannot export the module: .*data-dependent.*\(test_torch_exports.py:\d+, forward\)",
+        ),
+        (
+            lambda: cvm.from_torch(Lambda(lambda x: torch.linalg.qr(x)[0]), (torch.ones(3, 3),)),
+            "No ONNX function found for .*linalg_qr",
+        ),
+        (lambda: cvm.from_torch(nn.Linear(8, 4), ()), "missing a required argument"),
+        (
+            lambda: cvm.from_torch(Scaled(), (torch.ones(1, 8),), dynamic_shapes={"y": {0: "b"}}),
+            "dynamic_shapes",
+        ),
+    ],
+    ids=["number", "branch", "operator", "arguments", "shapes"],
+)
+def test_mistakes(call: Callable[[], object], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(cvm.Error, match=said):
+        call()
+    printed = capfd.readouterr()
+    assert not printed.out and not printed.err
+
+
+def test_the_program_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "pytorch.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    exec(compile(block, str(page), "exec"), {})
+    assert capsys.readouterr().out == "(3, 4)\n"
+
+
+def test_what_is_not_imported_is_named() -> None:
+    with pytest.raises(cvm.ParseError, match=r"<torch>:1:1: .*\n.*1 x Col2Im"):
+        cvm.from_torch(nn.Fold((4, 4), 3), (torch.ones(1, 9, 4),))
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(cvm.Error, match="needs the package onnxscript: pip install 'cvm-lang"):
+        cvm.from_torch(nn.Linear(2, 2), (torch.ones(1, 2),))

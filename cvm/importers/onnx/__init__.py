@@ -74,9 +74,13 @@ def imported(
     constants: Constants,
     unrolled_steps: int = Importer.unrolled_steps,
     mmap: bool = False,
+    named: str = "",
 ) -> tuple[Imported, dict[str, str]]:
-    """The program, and ONNX's names of values by those that they have in it, where these differ."""
+    """The program, and ONNX's names of values by those that they have in it, where these differ;
+    diagnostics name the file, or another source.
+    """
     filename, proto, arrays = read_model(model, mmap)
+    filename = named or filename
     to = Importer(
         functions={(f.domain, f.name): f for f in proto.functions}, unrolled_steps=unrolled_steps
     )
