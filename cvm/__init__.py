@@ -466,7 +466,7 @@ def __getattr__(name: str) -> _Any:
 
     if (place := _PLACES.get(name)) is not None:
         return getattr(importlib.import_module(f".{place}", __name__), name)
-    if name in ("theano", "dali", "dask", "ops"):
+    if name in ("theano", "dali", "dask", "ops", "random"):
         return importlib.import_module(f".{name}", __name__)
     near = ""
     if not name.startswith("_") and not _is_module(name):
@@ -495,4 +495,4 @@ def __dir__() -> list[str]:
     """
     from .numpy.operator_functions import names
 
-    return sorted({*__all__, *names(), "dali", "theano"})
+    return sorted({*__all__, *names(), "dali", "random", "theano"})

@@ -82,7 +82,9 @@ def roll(x: TracedArray, shift: Any, axis: object = None) -> TracedArray:
     """Rotate the elements along axes."""
     if axis is None:
         return xp.reshape(roll(xp.ravel(x), shift, 0), x.shape)
-    for count, a in zip(*map(np.ravel, np.broadcast_arrays(shift, np.asarray(axis))), strict=True):
+    for count, a in zip(
+        *map(np.ravel, np.broadcast_arrays(np.asarray(shift), np.asarray(axis))), strict=True
+    ):
         at = whole_axis(int(a), x.ndim)
         n = known_size(x, at)
         if 0 < (cut := n - int(count) % n if n else 0) < n:

@@ -318,6 +318,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("examples/language_model/README.md", "sh"): "test_language_model.py::test_the_commands",
     ("docs/jax.md", "python"): "test_stablehlo.py::test_the_program_of_the_page",
     ("docs/mlir.md", "sh"): "test_linalg.py::test_the_commands_of_the_page",
+    ("docs/random.md", "python"): "../unit/cvm/test_random.py::test_the_page",
     ("docs/pytorch.md", "python"): "test_torch_exports.py::test_the_program_of_the_page",
     ("docs/operators.md", "python"): "test_docs.py::test_worked_example",
     ("docs/passes.md", "python"): "test_docs.py::test_worked_example_of_a_pass",

@@ -53,7 +53,7 @@ ORDER = {
     "verify_passes pipeline explain_strategies operation_costs stages",
     "jit": "options host_processor targets cache llvm runtime calls c cuda functions compile "
     "source_cache aot",
-    "cvm": "tracing numpy transforms dali theano ops kernels importers terminal quantization scheduling testing proving dask extending highlight "
+    "cvm": "tracing numpy transforms dali theano ops kernels random importers terminal quantization scheduling testing proving dask extending highlight "
     "language_server commands cli __main__",
 }
 
