@@ -87,6 +87,14 @@ def exact(name: str, kind: str) -> str:
     )
 
 
+def note_of(name: str) -> str:
+    """The note of one of onnxruntime's own operators."""
+    function = RULES[name][0].function
+    if function.__module__.endswith("transformers"):
+        return " ".join((function.__doc__ or "As onnxruntime computes it.").split())
+    return "As onnxruntime computes it; scales and zero points are constants."
+
+
 def page() -> str:
     latest: dict[str, Any] = {}
     for s in onnx.defs.get_all_schemas_with_history():
@@ -101,8 +109,7 @@ def page() -> str:
     ]
     own = sorted(n for n in RULES if n.startswith("com.microsoft."))
     rows += [
-        f"| {name} | imported | As onnxruntime computes it; scales and zero points are "
-        f"constants. | {exact(name.rpartition('.')[2], 'imported')} |\n"
+        f"| {name} | imported | {note_of(name)} | {exact(name.rpartition('.')[2], 'imported')} |\n"
         for name in own
     ]
     head = HEAD.format(

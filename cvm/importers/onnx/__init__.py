@@ -31,7 +31,7 @@ from .reading import read_model
 RULES = """
 control_flow_and_recurrence elementwise gather_scatter_topk linear_models matmul_conv_pool microsoft
 movement preprocessing quantized reductions_and_normalization resize sequences signal
-support_vectors tree_ensembles
+support_vectors transformers tree_ensembles
 """
 for _module in RULES.split():
     import_module(f".{_module}", __name__)

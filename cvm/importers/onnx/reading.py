@@ -57,6 +57,7 @@ def read_model(model: Any, mmap: bool = False) -> tuple[str, Any, Arrays]:
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 read_external(tensor, folder)
         state_outputs(proto.graph)
+        state_domains(proto)
         check(proto)
     except cvm.Error:
         raise
@@ -217,6 +218,16 @@ def state_outputs(graph: Any) -> None:
             tensor = output.type.tensor_type
             tensor.elem_type = tensor.elem_type  # is then there, if as 0
             tensor.shape.SetInParent()
+
+
+def state_domains(proto: Any) -> None:
+    """Give onnxruntime's operators that it writes without a domain theirs."""
+    domain = "com.microsoft"
+    for node in proto.graph.node:
+        if node.op_type == "SimplifiedLayerNormalization" and not node.domain:
+            node.domain = domain
+            if all(o.domain != domain for o in proto.opset_import):
+                proto.opset_import.add(domain=domain, version=1)
 
 
 def check(proto: Any) -> None:
