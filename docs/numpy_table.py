@@ -19,11 +19,14 @@ sys.path[:0] = [str(ROOT)]
 from cvm.dialect.numpy import elementwise as elementwise  # noqa: E402  (loads the table)
 from cvm.dialect.numpy.ufunc_table import UFUNCS  # noqa: E402
 
-from cvm.numpy import FUNCTIONS, REFUSED  # noqa: E402
+import cvm.transforms.linear_algebra  # noqa: E402, F401  (it registers functions)
+from cvm.numpy import REFUSED  # noqa: E402
 from cvm.numpy.ufuncs import ALIASES, RESULTS  # noqa: E402
+from cvm.tracing.numpy_table import NUMPY_FUNCTIONS  # noqa: E402
 
 PAGE = ROOT / "docs" / "numpy.md"
 BEGIN, END = "<!-- table: written by docs/numpy_table.py -->\n", "<!-- end of table -->\n"
+FUNCTIONS = [n for n in NUMPY_FUNCTIONS if n not in REFUSED and not n.endswith((".reduce", ".at"))]
 DIFFERS = {
     **dict.fromkeys(
         ("maximum", "minimum", "fmax", "fmin"),
@@ -52,6 +55,13 @@ DIFFERS = {
         ("array", "asarray", "asanyarray", "ascontiguousarray"),
         "an array of traced ones is refused: use np.stack",
     ),
+    **dict.fromkeys(
+        ("linalg.solve", "linalg.inv", "linalg.det"),
+        "by elimination with partial pivoting, in one order of operations; a singular matrix gives "
+        "infinities or NaN; sizes of matrices are known",
+    ),
+    "linalg.cholesky": "columns follow each other; a matrix that is not positive definite gives NaN",
+    **dict.fromkeys(("cov", "corrcoef"), "sums are in the documented order; no weights"),
     "empty_like": "zeros",
     **dict.fromkeys(
         ("multiply", "square", "divide", "reciprocal", "absolute", "sqrt", "sign"),
@@ -144,7 +154,7 @@ ASIDE = frozenset(
 # NumPy itself computes it, and its result is a constant of the program
 KNOWN = "same, of what is known while compiling"
 REASONS = (  # of functions of traced arrays that have no counterpart, by their names
-    (r"linalg\.", "there are no factorizations"),
+    (r"linalg\.", "there is no such factorization"),
     (r"fft\.", "there are no Fourier transforms"),
     (r"unique|union1d|intersect1d|setdiff1d|setxor1d", "its result's size depends on the elements"),
     (r"busday|datetime|is_busday", "dates are no element type"),

@@ -174,3 +174,54 @@ def _of_present(
         return reduce(x, axis=axis, keepdims=keepdims, where=present)
     found = reduce(chosen_where(present, x, start), axis=axis, keepdims=keepdims)
     return chosen_where(xp.any(present, axis=axis, keepdims=keepdims), found, np.nan)
+
+
+@implements(np.cov)
+def cov(
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: None = None,
+    aweights: None = None,
+    *,
+    dtype: Dtype | None = None,
+) -> TracedArray:
+    """Compute the covariances of variables, each of which is a row, or a column."""
+    if fweights is not None or aweights is not None:
+        fail("np.cov takes no weights here")
+    variables = [_variables(x, rowvar) for x in (m, y) if x is not None]
+    usual = np.result_type(np.float64, *(x.dtype for x in variables))
+    kind = usual if dtype is None else np.dtype(dtype)
+    rows = xp.concatenate([astype(x, kind) for x in variables], axis=0)
+    count = known_size(rows, 1)
+    less = (0 if bias else 1) if ddof is None else ddof
+    away = rows - xp.mean(rows, axis=1, keepdims=True)
+    turned = xp.conj(away.T) if kind.kind == "c" else away.T
+    sums = xp.matmul(away, turned) / max(count - less, 0)
+    return xp.squeeze(sums)
+
+
+def _variables(x: ArrayLike, rowvar: bool) -> TracedArray:
+    """Return variables as rows."""
+    (given,) = arrays_of(x)
+    if given.ndim > 2:
+        fail(f"np.cov takes arrays of at most two axes, got the shape {given.shape}")
+    rows = given if given.ndim == 2 else xp.reshape(given, (1, -1))
+    return rows if rowvar or given.ndim < 2 else rows.T
+
+
+@implements(np.corrcoef)
+def corrcoef(
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: Dtype | None = None
+) -> TracedArray:
+    """Compute the correlations of variables, between -1 and 1."""
+    found = cov(x, y, rowvar, dtype=dtype)
+    if found.ndim == 0:
+        return found / found
+    deviation = xp.sqrt(xp.diagonal(found).real if found.dtype.kind == "c" else xp.diagonal(found))
+    found = found / deviation[:, None] / deviation[None, :]
+    if found.dtype.kind == "c":
+        fail("np.corrcoef takes real numbers")
+    return xp.clip(found, -1, 1)
