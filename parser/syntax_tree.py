@@ -1,5 +1,6 @@
 """Syntax nodes and tokens, located by offsets into the text, before any name is resolved."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -214,6 +215,7 @@ class ProgramNode(NamedTuple):
     items: list[ItemNode]
 
 
+_BYTES = re.compile(r"(?:\\[0-9A-Fa-f]{2})+")  # as MLIR writes them
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
@@ -231,6 +233,9 @@ def read_string(token: Token) -> Item:
         if (escape := body[n + 1]) in _ESCAPES:
             out.append(_ESCAPES[escape])
             n += 2
+        elif found := _BYTES.match(body, n):
+            out.append(bytes.fromhex(found[0].replace("\\", "")).decode("utf-8", "replace"))
+            n = found.end()
         else:
             close = body.find("}", n)
             code = body[n + 3 : close] if body[n + 1 : n + 3] == "u{" and close > 0 else ""

@@ -7,7 +7,7 @@ import ctypes
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import update_wrapper
 from types import MethodType
@@ -66,14 +66,14 @@ class Kernel(CompiledFunction, Generic[P, R]):
         self._latest = ctypes.c_int64(-1)  # the number of the version of the latest call
         self._tables: list[KernelTable] = []  # the chain that machine code follows
         self._lock = threading.RLock()  # a signal handler may call the kernel
-        self._source: FunctionSource | None = None
+        self.source: FunctionSource | None = None
         if target == "cpu":
-            self._source = read_source(function)
-            _check_parameters(self._source)
+            self.source = read_source(function)
+            _check_parameters(self.source)
         self.signature = inspect.signature(function)
 
     def __call__(self, *given: P.args, **named: P.kwargs) -> R:
-        if self._source is None:
+        if self.source is None:
             return self.py_func(*given, **named)
         if named or len(given) != len(self.signature.parameters):
             try:
@@ -83,6 +83,10 @@ class Kernel(CompiledFunction, Generic[P, R]):
                 raise CallError(Diagnostic(message, self._place, "call.arguments")) from None
             bound.apply_defaults()
             given = bound.args  # type: ignore[assignment]
+        if any(type(v).__name__ == "TracedArray" for v in given):
+            from .traced_calls import traced_call
+
+            return cast("R", traced_call(self, self.source, given))
         version = self._version(given)
         self._latest.value = version.number
         with self._lock:  # a second library of the same version would free the first one's code
@@ -107,13 +111,13 @@ class Kernel(CompiledFunction, Generic[P, R]):
 
     def _version(self, given: Sequence[object]) -> Version:
         """The version for arguments, compiled where there is none yet."""
-        kinds = self._kinds(given)
-        plain = self._versions.get((kinds, False)) or self._compiled(kinds, False)
+        kinds = self.kinds(dict(zip(self.signature.parameters, given, strict=True)))
+        plain = self._versions.get((kinds, False)) or self.compiled(kinds)
         if plain.built.is_parallel:
             self._check_apart(given, plain.built.written)
         if not plain.meet(given):
             return plain
-        return self._versions.get((kinds, True)) or self._compiled(kinds, True)
+        return self._versions.get((kinds, True)) or self.compiled(kinds, True)
 
     def _check_apart(self, given: Sequence[object], written: frozenset[str]) -> None:
         """Refuse arrays that share memory with one that a parallel kernel stores into."""
@@ -135,13 +139,13 @@ class Kernel(CompiledFunction, Generic[P, R]):
 
     @property
     def _place(self) -> Any:
-        assert self._source is not None
-        return self._source.span(self._source.tree)
+        assert self.source is not None
+        return self.source.span(self.source.tree)
 
-    def _kinds(self, given: Sequence[object]) -> Kinds:
-        """The types of arguments."""
+    def kinds(self, given: Mapping[str, object]) -> Kinds:
+        """The types of arguments by their names."""
         kinds: list[object] = []
-        for name, value in zip(self.signature.parameters, given, strict=True):
+        for name, value in given.items():
             if type(value) is np.ndarray and value.ndim:
                 kinds.append(self._array(name, value))
             elif (number := of_python(value)) is not None:
@@ -169,19 +173,20 @@ class Kernel(CompiledFunction, Generic[P, R]):
         return ArrayType(element, value.ndim, False)
 
     def _refused(self, name: str, message: str) -> CallError:
-        assert self._source is not None
-        found = next(a for a in ast.walk(self._source.tree) if getattr(a, "arg", "") == name)
+        assert self.source is not None
+        found = next(a for a in ast.walk(self.source.tree) if getattr(a, "arg", "") == name)
         return CallError(
-            Diagnostic(f"argument {name}: {message}", self._source.span(found), "call.argument")
+            Diagnostic(f"argument {name}: {message}", self.source.span(found), "call.argument")
         )
 
     @compiling()
-    def _compiled(self, kinds: Kinds, overlaps: bool) -> Version:
-        assert self._source is not None
+    def compiled(self, kinds: Kinds, overlaps: bool = False) -> Version:
+        """The version for arguments of these types, whose machine code is compiled when called."""
+        assert self.source is not None
         with self._lock:
             if (version := self._versions.get((kinds, overlaps))) is None:
                 names = dict(zip(self.signature.parameters, cast("Any", kinds), strict=True))
-                built = build(self._source, names, self.checks, overlaps)
+                built = build(self.source, names, self.checks, overlaps)
                 kernel = built.kernel
                 if overlaps:  # accesses stay in their order
                     kernel = replace(kernel, aliasing=True)
@@ -189,7 +194,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
                     kernel = apply_steps(kernel, self.steps)
                 built = replace(built, kernel=kernel)
                 number = len(self._versions)
-                version = Version(built, self._source, self.options, names, overlaps, number)
+                version = Version(built, self.source, self.options, names, overlaps, number)
                 version = self._versions.setdefault((kinds, overlaps), version)
         return version
 
@@ -207,7 +212,7 @@ class Kernel(CompiledFunction, Generic[P, R]):
 
     def version(self, *arguments: object) -> Version:
         """The version of the latest call, or for these arguments."""
-        if self._source is None:
+        if self.source is None:
             raise TargetError("the target reference runs the Python function, which has no stages")
         if arguments:
             return self._version(arguments)
@@ -276,6 +281,4 @@ def _refusal(value: object) -> str:
         )
     if isinstance(value, int):
         return f"{value} does not fit into 64 bits"
-    if type(value).__name__ == "TracedArray":
-        return "kernels are not called in traced functions yet: call it before or after, on arrays"
     return f"a {type(value).__name__} is not taken: kernels take numbers and NumPy arrays"

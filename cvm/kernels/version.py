@@ -13,8 +13,9 @@ import numpy as np
 from cvm.dialect.kernel_ir import expressions as ex, loops as ir
 from cvm.dialect.kernel_ir.execution_plan import Plan
 from cvm.dialect.kernel_ir.kernel_printer import plan_text
-from cvm.dialect.support.diagnostics import CallError, Diagnostic, Error, TargetError
+from cvm.dialect.support.diagnostics import Diagnostic, Error, TargetError
 from cvm.dialect.support.fp_environment import DefaultFpEnvironment
+from cvm.dialect.support.python_errors import kind_of
 from cvm.dialect.types.sizes import evaluate
 from cvm.dialect.types.tensor_types import I64
 from cvm.jit.calls import kernel_table as calls
@@ -329,14 +330,8 @@ def _has_view(returned: object) -> bool:
 
 
 _PYTHON: dict[np.dtype[Any], type] = {np.dtype(t): t for t in (int, float, complex, bool)}
-_FAILURES: dict[str, type[CallError]] = {}
 
 
 def failure(kind: str, diagnostic: Diagnostic) -> Error:
     """An error of a call that is also one of Python's exceptions."""
-    import builtins
-
-    if kind not in _FAILURES:
-        base = getattr(builtins, kind)
-        _FAILURES[kind] = type(kind, (CallError, base), {"__module__": "cvm"})
-    return _FAILURES[kind](diagnostic)
+    return kind_of(kind)(diagnostic)

@@ -482,9 +482,9 @@ def map_blocks(s: Statement, change: Callable[[Block], Block]) -> Statement:
 
 
 def located(block: Block, span: Span) -> Block:
-    """The block with the place of its assertions."""
+    """The block with the place of its assertions and errors."""
     return rewrite_block(
-        block, lambda s: (replace(s, span=span),) if isinstance(s, Assert) else None
+        block, lambda s: (replace(s, span=span),) if isinstance(s, (Assert, Fail)) else None
     )
 
 

@@ -120,6 +120,7 @@ class Operator(Generic[T]):
     is_expanded: ClassVar[bool] = False  # a call, or an operator that only a lowering states
     # what its reference does beside its results, which are its first operands
     has_effect: ClassVar[bool] = False
+    is_given: ClassVar[bool] = False  # its nest is the user's, and verified as such
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
@@ -255,7 +256,7 @@ class Operator(Generic[T]):
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy", "quant")
 BUILTIN = (
     "shape_like pad_slice_reshape gather_scatter insert_slice along_axis sliding_window "
-    "tree_ensemble control_flow effects"
+    "tree_ensemble control_flow effects run_kernel"
 )
 MODULES = {"builtin": ("..builtin", *(f"..builtin.{module}" for module in BUILTIN.split()))}
 

@@ -17,6 +17,7 @@ from ...dialect.support.compilation_context import USER_TRACEBACK
 from ...dialect.support.diagnostics import CallError, Diagnostic, Span
 from ...dialect.support.fp_environment import DefaultFpEnvironment
 from ...dialect.support.limits import LIMITS, excess
+from ...dialect.support.python_errors import call_error
 from ...dialect.support.suggest import did_you_mean
 from ...dialect.types.sizes import Dim, Size, evaluate, product
 from ...dialect.types.tensor_types import Type, as_given
@@ -227,7 +228,7 @@ class CompiledFunction:
     def report(self, status: int, requirements: Sequence[tuple[str, Span]]) -> None:
         """Raises CallError for the requirement that a status names."""
         if status:
-            raise CallError(Diagnostic(*requirements[status - 1], "run"))
+            raise call_error(*requirements[status - 1])
 
     def batch(self, *arguments: Sequence[object]) -> list[Any]:
         """Call the function on each sample; return the list of results.

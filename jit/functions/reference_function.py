@@ -11,7 +11,8 @@ from ...dialect.builtin import Calling
 from ...dialect.ir.function import Function, Literal, Operation, Value
 from ...dialect.ir.module import Module
 from ...dialect.spec.unmet import Unmet
-from ...dialect.support.diagnostics import CallError, Diagnostic, Error
+from ...dialect.support.diagnostics import Diagnostic, Error
+from ...dialect.support.python_errors import call_error
 from ...dialect.types.cast_arrays import with_plain_truths
 from ...lowering.graph.dce import live_operations
 from .compiled_function import CompiledFunction
@@ -39,7 +40,7 @@ def performed(operation: Operation, array: Callable[[Value], np.ndarray]) -> tup
         with np.errstate(all="ignore"):
             found = operation.operator.map(array).reference()
     except Unmet as e:
-        raise CallError(Diagnostic(str(e), operation.span, "run")) from None
+        raise call_error(str(e), operation.span) from None
     return found if isinstance(found, tuple) else (found,)
 
 

@@ -90,16 +90,21 @@ def check_kernel(
 
 
 def unproved_accesses(
-    kernel: ir.Kernel, strict: bool = False, home: Mapping[ex.Tensor, ex.Tensor] | None = None
+    kernel: ir.Kernel,
+    strict: bool = False,
+    home: Mapping[ex.Tensor, ex.Tensor] | None = None,
+    certain: bool = True,
 ) -> Unproved:
     """Verify a kernel, and return the accesses left unproved because they depend on data; raises
     LoweringError if the kernel is not legal.
 
     In kernels that are not cvm's own, `strict`, every loop that is not serial is proved to carry no
     dependence; of others, those whose subscripts are linear, and which do more than store to one
-    element in several iterations. `home` has the arrays that parameters are views of.
+    element in several iterations. `home` has the arrays that parameters are views of. Where numbers
+    alone bound an index beyond its array, the kernel is not legal if this is `certain`, as it is
+    not where known sizes have taken the place of others, behind tests.
     """
-    checker = _Checker(kernel, strict, home or {})
+    checker = _Checker(kernel, strict, home or {}, certain)
     scope = Bindings(tensors=frozenset(kernel.parameters))
     if kernel.condition is not None:
         checker.expression(kernel.condition, scope)
@@ -137,9 +142,13 @@ def races(kernel: ir.Kernel, known: Collection[str] = ()) -> Iterator[tuple[str,
 
 class _Checker:
     def __init__(
-        self, kernel: ir.Kernel, strict: bool, home: Mapping[ex.Tensor, ex.Tensor]
+        self,
+        kernel: ir.Kernel,
+        strict: bool,
+        home: Mapping[ex.Tensor, ex.Tensor],
+        certain: bool = True,
     ) -> None:
-        self.kernel, self.strict = kernel, strict
+        self.kernel, self.strict, self.certain = kernel, strict, certain
         self.results = set(kernel.outputs)
         self.unproved = Unproved()
         self.stack = 0  # bytes
@@ -376,7 +385,7 @@ class _Checker:
             ):
                 if not prove(goal, scope.facts, scope.order):
                     place = f"an index of %{tensor.name} may be {what}"
-                    self.hold(_open(goal, scope), place)
+                    self.hold(not self.certain or _open(goal, scope), place)
                     self.unproved.places.add(place)
                     self.unproved.indices.add((i, d))
 

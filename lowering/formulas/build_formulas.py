@@ -93,7 +93,8 @@ def build_formulas(
         return tensors[value]
 
     def checked(step: Formula | Nest, operation: Operation) -> Formula | Nest:
-        if type(operation.operator).__module__.startswith(OURS):
+        ours = type(operation.operator).__module__.startswith(OURS)
+        if ours and not operation.operator.is_given:
             return step
         return verified(step, operation.operator)
 

@@ -1,10 +1,13 @@
-"""Verify formulas and nests of other packages' operators, as kernels that are given as text are."""
+"""Verify formulas and nests of other packages' operators, and of kernels that programs hold, as
+kernels that are given as text are.
+"""
 
 from typing import Any
 
 from ...dialect.kernel_ir import loops as ir
 from ...dialect.kernel_ir.formulas import Formula, Nest
 from ...dialect.spec.foreign_operators import fault, source_place
+from ...dialect.support.diagnostics import Diagnostic, VerifyError
 from ..analysis.verify_kernel import LoweringError, unproved_accesses
 from ..analysis.written import unwritten_in
 from .build_loops import build_nest, sorted_tensors
@@ -26,12 +29,16 @@ def verified(step: Formula | Nest, operator: Any) -> Formula | Nest:
         parameters = (*sorted_tensors({*step.operands} - {*step.tensors}), *step.tensors)
         kernel = ir.Kernel(operator.name, parameters, step.body, len(step.tensors), step.span)
     try:
-        unproved = unproved_accesses(kernel, strict=True)
+        unproved = unproved_accesses(kernel, strict=True, certain=not operator.is_given)
     except LoweringError as e:
         at = str(e).removeprefix(e.message).strip()
-        raise fault(operator, f"{told}: {e.message}{at and f', in `{at}`'}", place) from None
+        where = f"{e.message}{at and f', in `{at}`'}"
+        if operator.is_given:
+            text = f"the kernel is not legal: {where}"
+            raise VerifyError(Diagnostic(text, step.span, "operator")) from None
+        raise fault(operator, f"{told}: {where}", place) from None
     missing = [] if is_formula else unwritten_in(kernel, kernel.outputs)
-    for u in (u for u in missing if u.sure):
+    for u in (u for u in missing if u.sure and not operator.is_given):
         raise fault(operator, f"{told}: {u.message}", place)
     if not missing and not unproved.places:
         return step

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,23 +133,31 @@ class Writer:
         return lines or [f"{tab}pass"]
 
 
-def run(seed: str, folder: Path) -> bool:
-    """Compare one random module with itself in Python; whether both accept it."""
+def run(seed: str, folder: Path, target: str | None = None) -> bool:
+    """Compare one random module with itself in Python; whether both accept it. With a target the
+    kernel is called in a function that is compiled for it.
+    """
     chance = random.Random(seed)
     text = Writer(chance).text()
     kernels, python = (
         loaded(folder / f"{name}.py", t)
         for name, t in (("kernels", text), ("python", text.replace("@cvm.kernel\n", "")))
     )
-    kind = chance.randrange(3)
+    kind = 0 if target else chance.randrange(3)
     one, other = _arrays(kind), _arrays(kind)
     wanted, failed = outcome(python.main, other)
     try:
-        found = kernels.main(*one)
+        if target:
+            a, b, *found = cvm.compile(partial(traced, kernels.main), target=target)(*one)
+            one = a, b, one[2]
+        else:
+            found = kernels.main(*one)
     except cvm.TraceError:
         return False
     except cvm.Error as e:
         assert failed is not None and isinstance(e, type(failed)), text
+        if target:  # whose arguments stay as they are
+            return True
         found = None
     else:
         assert failed is None, text
@@ -156,6 +165,12 @@ def run(seed: str, folder: Path) -> bool:
     for a, b in values:
         assert np.asarray(a, float).tobytes() == np.asarray(b, float).tobytes(), text
     return True
+
+
+def traced(kernel: Any, a: Any, b: Any, k: Any) -> tuple[Any, ...]:
+    """The arrays that a kernel updates, and what it returns."""
+    a, b = a.copy(), b.copy()
+    return a, b, *kernel(a, b, k)
 
 
 def _arrays(kind: int) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,14 @@ from tests.fuzz import array_statements, kernel_calls
 
 @pytest.mark.parametrize(
     ("run", "seed", "quick", "refused"),
-    [(array_statements.run, "statements", 8, 8), (kernel_calls.run, "calls", 6, 2)],
-    ids=["statements", "calls"],
+    [
+        (array_statements.run, "statements", 8, 8),
+        (kernel_calls.run, "calls", 6, 2),
+        (partial(kernel_calls.run, target="cpu"), "traced calls", 4, 2),
+        (partial(kernel_calls.run, target="reference"), "traced calls", 4, 2),
+        (partial(kernel_calls.run, target="cuda-sim"), "traced calls", 2, 2),
+    ],
+    ids=["statements", "calls", "traced", "traced-reference", "traced-cuda-sim"],
 )
 def test_programs_mean_what_python_does(
     run: Callable[[str, Path], bool], seed: str, quick: int, refused: int, tmp_path: Path

@@ -44,6 +44,7 @@ WITHOUT = {
     **{f"theano.{n}": NO_FLOAT for n in ("all", "any")},
     **{n: NO_FLOAT for n, op in OPERATORS.items() if op.dialect == "quant"},
     **{f"builtin.{n}": NO_FLOAT for n in ("argsort", "argmax", "argmin", "iota_like")},
+    "builtin.run_kernel": "it is a program of its own, so it is refused",
     "builtin.tree_ensemble": "it jumps where a feature meets a split, so it is refused",
     "builtin.bitcast": "its results are bits, whose numbers jump",
     "numpy.gcd": INTEGERS,

@@ -12,6 +12,7 @@ from cvm.dialect.builtin import (
     gather_scatter,
     insert_slice,
     pad_slice_reshape,
+    run_kernel,
     shape_like,
     sliding_window,
     tree_ensemble,
@@ -242,3 +243,29 @@ def trees(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         between(random, 0, 6),
         str(random.choice(tree_ensemble.REDUCED)),
     )
+
+
+KERNELS = (
+    """
+    kernel @reversed(%x: tensor<?N x i32>) -> (%y: tensor<[2*?N] x i32>) {
+      for %i in 0..?N {
+        %y[?N - 1 - %i] = %x[%i]
+        %y[?N + %i] = %x[%i] ^ 7
+      }
+    }
+    """,
+    """
+    kernel @summed(%x: tensor<?N x i32>) -> (%y: tensor<?N x i32> view of %x) {
+      for %i in 1..?N {
+        if %y[%i] > 0 {
+          %y[%i] = %y[%i - 1] + %y[%i]
+        }
+      }
+    }
+    """,
+)
+
+
+@sample(run_kernel.RunKernel)
+def kernel(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    return cls((i32s(random, shape(random, 1)),), str(random.choice(KERNELS)))

@@ -722,7 +722,7 @@ def test_the_page_of_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "page_of_kernels.py").write_text("\n".join(blocks), "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("page_of_kernels")
-    assert len(blocks) == 6
+    assert len(blocks) == 7
 
 
 def test_a_function_whose_file_has_changed(tmp_path: Path) -> None:
