@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from ..tracing.trace import TracedArray
 
 
-def _matrices(name: str, x: TracedArray) -> TracedArray:
-    """Return square matrices of f32 or f64; other numbers become f64."""
+def _matrices(name: str, x: TracedArray) -> tuple[TracedArray, int]:
+    """Return square matrices of f32 or f64, and their rows; other numbers become f64."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         fail(f"np.linalg.{name} takes square matrices, got the shape {x.shape}")
-    if not isinstance(x.shape[-1], int):
+    if not isinstance(n := x.shape[-1], int):
         fail(f"np.linalg.{name} takes matrices of known size, got the shape {x.shape}")
     if x.dtype.kind == "c" or x.dtype == np.float16:
         fail(f"np.linalg.{name} takes real numbers but float16, got {x.dtype}")
-    return x if x.dtype in (np.float32, np.float64) else astype(x, np.float64)
+    return (x if x.dtype in (np.float32, np.float64) else astype(x, np.float64)), n
 
 
 def _at(k: Any, x: Any, axis: int) -> Any:
@@ -65,8 +65,8 @@ def _eliminated(rows: TracedArray, n: int) -> tuple[TracedArray, TracedArray]:
 def solve(a: ArrayLike, b: ArrayLike) -> TracedArray:
     """Solve `a @ x = b` for vectors (b of rank 1) or matrices, in stacks."""
     matrices, right = arrays_of(a, b)
-    matrices = _matrices("solve", matrices)
-    n, vector = matrices.shape[-1], right.ndim == 1
+    matrices, n = _matrices("solve", matrices)
+    vector = right.ndim == 1
     if right.ndim == 0 or right.shape[-1 if vector else -2] != n:
         fail(f"np.linalg.solve of matrices {matrices.shape} and right sides {right.shape}")
     if right.dtype.kind == "c" or right.dtype == np.float16:
@@ -83,19 +83,16 @@ def solve(a: ArrayLike, b: ArrayLike) -> TracedArray:
 def inv(a: ArrayLike) -> TracedArray:
     """Invert matrices, in stacks."""
     (given,) = arrays_of(a)
-    matrices = _matrices("inv", given)
-    one = xp.broadcast_to(np.eye(matrices.shape[-1], dtype=matrices.dtype), matrices.shape)
-    return _eliminated(xp.concatenate([matrices, one], axis=-1), matrices.shape[-1])[0][
-        ..., matrices.shape[-1] :
-    ]
+    matrices, n = _matrices("inv", given)
+    one = xp.broadcast_to(np.eye(n, dtype=matrices.dtype), matrices.shape)
+    return _eliminated(xp.concatenate([matrices, one], axis=-1), n)[0][..., n:]
 
 
 @implements(np.linalg.det)
 def det(a: ArrayLike) -> TracedArray:
     """Compute the determinants of matrices, in stacks: products of pivots."""
     (given,) = arrays_of(a)
-    matrices = _matrices("det", given)
-    return _eliminated(matrices, matrices.shape[-1])[1]
+    return _eliminated(*_matrices("det", given))[1]
 
 
 @implements(np.linalg.cholesky)
@@ -106,8 +103,7 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> TracedArray:
     each takes its outer product off the rest. A matrix that is not positive definite has NaN.
     """
     (given,) = arrays_of(a)
-    matrices = _matrices("cholesky", given)
-    n = matrices.shape[-1]
+    matrices, n = _matrices("cholesky", given)
     places = np.arange(n)
     lower = xp.swapaxes(matrices, -1, -2) if upper else matrices
 
