@@ -21,7 +21,8 @@ def substitute_sizes(kernel: ir.Kernel, size: Callable[[Dim], Dim]) -> ir.Kernel
     def bind(s: ir.Statement) -> ir.Block | None:
         if not isinstance(s, ir.For):
             return None
-        index = indices[s.index] = replace(s.index, extent=size(s.index.extent))
+        # loops may share an index
+        index = indices.setdefault(s.index, replace(s.index, extent=size(s.index.extent)))
         return (ir.rewrite_within(replace(s, index=index), bind),)
 
     def sized(e: Expr) -> Expr | None:

@@ -79,6 +79,11 @@ def doubled(x):
 
 
 @cvm.kernel
+def product(a, b):
+    return a @ b
+
+
+@cvm.kernel
 def sized_by_data(x):
     return np.zeros(int(x[0]))
 
@@ -153,6 +158,7 @@ def _leaves(found: Any) -> list[Any]:
         (lambda a: quotient(a[0], a[1]), (np.array([-7, 2]),)),
         (squares, (X * 1j + 1,)),
         (doubled, (np.arange(3000.0) / 7,)),
+        (lambda a: product(a, a.T.copy()), (np.arange(55.0).reshape(11, 5) / 7,)),
     ],
 )
 @pytest.mark.parametrize("target", TARGETS)
