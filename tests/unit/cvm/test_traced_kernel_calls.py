@@ -159,6 +159,7 @@ def _leaves(found: Any) -> list[Any]:
         (squares, (X * 1j + 1,)),
         (doubled, (np.arange(3000.0) / 7,)),
         (lambda a: product(a, a.T.copy()), (np.arange(55.0).reshape(11, 5) / 7,)),
+        (lambda a: product(a, a.T.copy()), (np.sin(np.arange(55, dtype="f4")).reshape(11, 5),)),
     ],
 )
 @pytest.mark.parametrize("target", TARGETS)
