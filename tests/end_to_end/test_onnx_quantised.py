@@ -161,6 +161,58 @@ def test_pooling_between_dequantisation_and_quantisation_chooses_bytes(scale: st
         np.testing.assert_array_equal(found, onnxruntime_result(data, x), strict=True)
 
 
+MOVING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "DepthToSpace": ({"blocksize": 2}, {}),
+    "Expand": ({}, {"n": [3, 4, 4, 6]}),
+    "Flatten": ({"axis": 2}, {}),
+    "Gather": ({"axis": 3}, {"n": [5, 0, 0]}),
+    "Reshape": ({}, {"n": [0, -1, 3]}),
+    "Slice": ({}, {"n": [1], "m": [3], "k": [3]}),
+    "SpaceToDepth": ({"blocksize": 2}, {}),
+    "Squeeze": ({}, {"n": [0]}),
+    "Tile": ({}, {"n": [1, 2, 1, 1]}),
+    "Transpose": ({"perm": [3, 1, 0, 2]}, {}),
+    "Unsqueeze": ({}, {"n": [1]}),
+}
+
+
+@pytest.mark.parametrize("kind", [U8, S8])
+@pytest.mark.parametrize("op", MOVING)
+def test_what_moves_elements_between_equal_scales_moves_bytes(op: str, kind: int) -> None:
+    attributes, more = MOVING[op]
+    dtype = np.uint8 if kind == U8 else np.int8
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        helper.make_node(op, ["xf", *more], ["yf"], name="moves", **attributes),
+        helper.make_node("QuantizeLinear", ["yf", "ys", "yz"], ["out"]),
+    ]
+    shape, scale, zero = [1, 4, 4, 6], np.float32(0.05), dtype(12)
+    given = {"x": (kind, shape)}
+    constants = {"xs": scale, "xz": zero, "ys": scale, "yz": zero}
+    constants |= {n: np.array(a) for n, a in more.items()}
+    x = np.random.default_rng(3).integers(0, 256, shape).astype(dtype)
+    data = shaped(model(nodes, given, constants, kind))
+    module = cvm.from_onnx(data)
+    assert "f32" not in str(module)
+    found = cvm.compile(module)(x)
+    for other in ({"ys": np.float32(0.06)}, {"yz": dtype(13)}):  # whose numbers are computed
+        assert "f32" in str(cvm.from_onnx(shaped(model(nodes, given, constants | other, kind))))
+    if importlib.util.find_spec("onnxruntime"):
+        np.testing.assert_array_equal(found, onnxruntime_result(data, x), strict=True)
+
+
+def test_a_scale_whose_products_overflow_stays_in_floats() -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xf"]),
+        helper.make_node("Flatten", ["xf"], ["yf"]),
+        helper.make_node("QuantizeLinear", ["yf", "s", "z"], ["out"]),
+    ]
+    constants = {"s": np.float32(3e38), "z": np.uint8(0)}
+    module = cvm.from_onnx(shaped(model(nodes, {"x": (U8, [1, 3])}, constants, U8)))
+    found = cvm.compile(module)(np.array([[0, 1, 2]], np.uint8))
+    np.testing.assert_array_equal(found, [[0, 1, 255]])
+
+
 EQUAL = [(n, w) for n in NETWORKS for w in WAYS if (n, w) != ("transformer", "dynamic")]
 
 
@@ -199,3 +251,50 @@ def test_averages_among_integer_convolutions_equal_onnxruntime(sizes: tuple[int,
         for target in ("cpu", "reference"):
             found = cvm.compile(module, target=target)(x)
             np.testing.assert_array_equal(found.view(np.int32), wanted.view(np.int32), strict=True)
+
+
+def resized(sizes: list[int], x: np.ndarray, opset: int = 19, **attributes: Any) -> bytes:
+    kind = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear", **attributes)
+    given = helper.make_tensor_value_info("x", kind, x.shape)
+    made = helper.make_tensor_value_info("y", kind, sizes)
+    constant = numpy_helper.from_array(np.array(sizes), "sizes")
+    graph = helper.make_graph([node], "g", [given], [made], [constant])
+    sets = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString()
+
+
+def test_bytes_between_others_are_truncated() -> None:
+    x = np.array([[10, 21]], np.uint8)
+    y = cvm.compile(cvm.from_onnx(resized([1, 4], x)))(x)
+    np.testing.assert_array_equal(y, [[10, 12, 18, 21]])
+    signed = np.array([[-10, -21]], np.int8)  # toward zero
+    y = cvm.compile(cvm.from_onnx(resized([1, 4], signed)))(signed)
+    np.testing.assert_array_equal(y, [[-10, -12, -18, -21]])
+
+
+PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+RESIZED = [([5, 7], [9, 4]), ([4, 1, 5], [3, 6, 9]), ([2, 3, 6, 5], [2, 3, 13, 5])]
+RESIZED += [([1, 6, 5, 3], [1, 4, 11, 3]), ([1, 2, 3, 4, 5], [1, 2, 5, 4, 7])]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32])
+@pytest.mark.parametrize(("shape", "sizes"), RESIZED, ids=str)
+def test_integers_between_others_equal_onnxruntime(
+    dtype: type[np.integer[Any]], shape: list[int], sizes: list[int]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    bounds = np.iinfo(dtype)
+    x = np.random.default_rng(1).integers(bounds.min, bounds.max, shape, dtype)
+    for places in PLACES:
+        data = resized(sizes, x, coordinate_transformation_mode=places)
+        found = cvm.compile(cvm.from_onnx(data))(x)
+        np.testing.assert_array_equal(found, onnxruntime_result(data, x), strict=True)
+
+
+def test_integers_that_are_not_interpolated_are_refused() -> None:
+    x = np.zeros((1, 1, 4, 4), np.uint8)
+    with pytest.raises(cvm.ParseError, match=r"Resize.*integers between others"):
+        cvm.from_onnx(resized([1, 1, 8, 8], x, antialias=1))
+    with pytest.raises(cvm.ParseError, match=r"Resize.*integers resized in the axes \[0, 2\] of 4"):
+        cvm.from_onnx(resized([2, 1, 8, 4], x))

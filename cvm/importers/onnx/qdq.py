@@ -24,14 +24,28 @@ FUSED = {
     "Add": ("QLinearAdd", MICROSOFT, (2,), "B"),
     "Mul": ("QLinearMul", MICROSOFT, (2,), "B"),
     "GlobalAveragePool": ("QLinearGlobalAveragePool", MICROSOFT, (1,), "bB"),
-    "MaxPool": ("MaxPool", "", (1,), "bB"),
     "Softmax": ("QLinearSoftmax", MICROSOFT, (1,), "bB"),
     "Sigmoid": ("QLinearSigmoid", MICROSOFT, (1,), "bB"),
     "LeakyRelu": ("QLinearLeakyRelu", MICROSOFT, (1,), "bB"),
 }
-
-
-REPLACED = {*FUSED, "DequantizeLinear"}
+# the operators that only choose elements of their first operand or move them: the same on quantized
+# values, where both sides have one scale and zero point
+CHOOSING = {
+    "DepthToSpace",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "MaxPool",
+    "Reshape",
+    "Slice",
+    "SpaceToDepth",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+}
+LARGE = 1e36  # scales below, times the numbers of a byte, are finite in f32
+REPLACED = {*FUSED, *CHOOSING, "DequantizeLinear"}
 
 
 def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
@@ -54,11 +68,13 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
         )
         if (
             op is None
-            or op.op_type not in FUSED
+            or op.op_type not in {*FUSED, *CHOOSING}
             or op.domain not in ("", "ai.onnx")
             or len(readers[node.input[0]]) > 1
         ):
             return node
+        if op.op_type in CHOOSING:
+            return chosen(node, op, producers.get(op.input[0]), values) or node
         operands = [producers.get(name) for name in op.input]
         dequantizers = [d for d in operands if d is not None and d.op_type == "DequantizeLinear"]
         if len(dequantizers) < len(operands):
@@ -85,6 +101,23 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
     return kept[::-1]
 
 
+def chosen(node: Any, op: Any, dequantizer: Any, values: Mapping[str, Any]) -> Any:
+    """The operator on quantized values; None where the scales differ or are not constant."""
+    if dequantizer is None or dequantizer.op_type != "DequantizeLinear" or len(op.output) != 1:
+        return None
+    scale, zero, *others = (values.get(n) for e in (dequantizer, node) for n in e.input[1:])
+    arrays = [a for a in (scale, zero, *others) if isinstance(a, np.ndarray) and a.size == 1]
+    if len(others) != 2 or len(arrays) != 4 or [a.dtype.char for a in arrays[::2]] != ["f", "f"]:
+        return None
+    first, last = ((a.dtype, a.item(), b.dtype, b.item()) for a, b in (arrays[:2], arrays[2:]))
+    if first != last or arrays[1].dtype.char not in "bB" or not 0 < arrays[0].item() < LARGE:
+        return None
+    made = type(op)()
+    made.CopyFrom(op)
+    made.input[0], made.output[0] = dequantizer.input[0], node.output[0]
+    return made
+
+
 def quantised(
     node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[str, Any], opset: int
 ) -> Any:
@@ -107,15 +140,6 @@ def quantised(
     if types[0] != types[-1] or any(t.char not in kinds for t in types):
         return None
     attributes = {a.name: helper.get_attribute_value(a) for a in op.attribute}
-    if op.op_type == "MaxPool":  # which only chooses numbers
-        is_same = all(
-            np.array_equal(values[a], values[b])
-            for a, b in zip(*(e.input[1:] for e in ends), strict=True)
-        )
-        pool = helper.make_node(
-            "MaxPool", factors[0].input[:1], list(node.output), name=op.name, **attributes
-        )
-        return pool if is_same else None
     if attributes.pop("beta", 1.0) != 1.0:
         return None
     if op.op_type == "Softmax":

@@ -4,13 +4,15 @@ are computed here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
-from cvm.dialect.types.sizes import Dim, Size
+from cvm.dialect.types.sizes import Dim, Size, same_size
+from cvm.dialect.types.tensor_types import F32, I8, I32, UI8
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.graph.contractions import contract
 from cvm.importers.graph.elementwise import clipped, number
@@ -33,6 +35,7 @@ from .rules import rule
 
 # the largest number in a ratio by which sizes below 2^14 are resized exactly in f32
 FINE = 1 << 10
+INTEGERS = (UI8, I8, I32)  # that onnxruntime interpolates
 
 
 @rule("Upsample")
@@ -46,7 +49,9 @@ def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
         else scales.tolist()
     )
     m = [resized(n, s) for n, s in zip(x.shape, factors, strict=True)]
-    at.rule_exactness = exactness_of(sampling, x.shape, m, factors)
+    at.rule_exactness = exactness_of(sampling, x, x.shape, m, factors)
+    if sampling.mode == "linear" and x.element in INTEGERS:
+        return integers_between(at, x, dict(enumerate(zip(m, factors, strict=True))), sampling)
     for axis, scale in enumerate(factors):
         if scale != 1:
             x = resample(at, x, (axis,), (m[axis],), (float(scale),), sampling)
@@ -62,7 +67,7 @@ def resize(
     sizes: Ints | None = None,
 ) -> Known:
     """Sizes may be computed of unknown ones, and scales of axes of unknown size are ratios of
-    integers up to 1024.
+    integers up to 1024. Integers between others are computed for known sizes, linearly.
     """
     axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else tuple(range(x.rank))
     sampling = Sampling(
@@ -88,7 +93,10 @@ def resize(
     else:
         raise ValueError("it has neither sizes nor scales")
     of_axes = [x.shape[a] for a in axes]
-    at.rule_exactness = exactness_of(sampling, of_axes, output_sizes, factors)
+    at.rule_exactness = exactness_of(sampling, x, of_axes, output_sizes, factors)
+    if sampling.mode == "linear" and x.element in INTEGERS:
+        lengths = dict(zip(axes, zip(output_sizes, factors, strict=True), strict=True))
+        return integers_between(at, x, lengths, sampling)
     parts = None
     if roi is not None and sampling.transform == "tf_crop_and_resize":
         ends = roi.astype(np.float64).tolist()
@@ -96,8 +104,68 @@ def resize(
     return resample(at, x, axes, output_sizes, factors, sampling, parts)
 
 
+def integers_between(
+    at: At, x: Node, lengths: Mapping[int, tuple[Dim, float]], sampling: Sampling
+) -> Node:
+    """Integers interpolated linearly, in the steps of onnxruntime: all elements around a place
+    times their weights, added in f32 and truncated, those of the last axis first. Bytes whose
+    channels are the last axis have weights of 10 bits, and sums of i32.
+
+    Args:
+        lengths: The size and the factor of each axis that is resized.
+    """
+    if sampling.antialias or sampling.exclude or sampling.transform == "tf_crop_and_resize":
+        raise Unsupported("integers between others")
+    resized_axes = {a for a, (m, f) in lengths.items() if f != 1 or not same_size(m, x.shape[a])}
+    axes = range(x.rank)[-3 if x.rank % 2 else -2 :]
+    if x.rank == 4 and 1 in resized_axes:
+        axes = range(1, 3)
+    if not resized_axes:
+        return x
+    if not 1 <= x.rank <= 5 or not resized_axes <= {*axes}:
+        raise Unsupported(f"integers resized in the axes {sorted(resized_axes)} of {x.rank}")
+    in_bits = axes == range(1, 3) and x.element != I32
+    element = I32 if in_bits else F32
+    taps: list[list[tuple[np.ndarray, Node]]] = []
+    for a, n in zip(axes, static(x, "a resize of integers", axes), strict=True):
+        m, factor = lengths.get(a, (n, 1.0))
+        if n == 0:
+            raise Unsupported("a resize of no elements")
+        places = numbers(n).astype(np.float32)
+        if a in resized_axes:
+            size = known_size(m, WHAT)
+            if size < 0 or factor <= 0:
+                raise Unsupported(f"an axis of {n} elements resized to {size}")
+            numbers(size)  # refuses large ones
+            places = sampling.places(n, size, factor, (0, 1)).astype(np.float32)
+        places = np.clip(places, 0, n - 1)
+        unit = 1 << 10 if in_bits else 1
+        places = (places * np.float32(unit)).astype(element.dtype)
+        low = np.clip((places // unit).astype(np.int64), 0, n - 1)
+        high = np.minimum(low + 1, n - 1)
+        column = [0 if j == a else "x" for j in range(x.rank)]
+        taps.append([])
+        for k, other in ((low, high), (high, low)):
+            weight = np.abs(places - (other * unit).astype(element.dtype))
+            weight = np.where(low == high, unit / 2, weight).astype(element.dtype)
+            taps[-1].append((k, at.node(weight).dimshuffle(column)))
+    total: Node | None = None
+    for corner in product(*taps):
+        value, weight = x, None
+        for a, (k, w) in [*zip(axes, corner, strict=True)][::-1]:
+            value = at.apply("builtin.gather", value, k, axes=(a,), mode="clip")
+            weight = w if weight is None else weight * w
+        assert weight is not None
+        term = weight * value.cast(element)
+        total = term if total is None else total + term
+    assert total is not None
+    if in_bits:
+        total = at.apply("dali.div", total, at.node(np.array(1 << 20, np.int32)).like(total))
+    return total.cast(x.element)
+
+
 def exactness_of(
-    sampling: Sampling, n: Sequence[Dim], m: Sequence[Dim], scales: Sequence[float]
+    sampling: Sampling, x: Node, n: Sequence[Dim], m: Sequence[Dim], scales: Sequence[float]
 ) -> Exactness:
     """Say where onnxruntime leaves ONNX's definition; nearest elements are chosen in f32."""
     if any(isinstance(d, Size) for d in (*n, *m)):
@@ -111,7 +179,7 @@ def exactness_of(
         return Exactness(bound="unlike onnxruntime, which copies what keeps its sizes")
     if sampling.transform == "align_corners" and any(abs(a * s - b) > 1e-5 for a, b, s in pairs):
         return Exactness(bound="unlike onnxruntime, which aligns the corners of whole elements")
-    return EXACT if sampling.mode == "nearest" else ROUNDED
+    return EXACT if sampling.mode == "nearest" or x.element in INTEGERS else ROUNDED
 
 
 def resized(n: Dim, factor: float) -> Dim:
