@@ -1,4 +1,4 @@
-"""Measure parsing: programs of growing length, by stage, and constants of growing size. Time should
+"""Measure parsing and simplifying: programs of growing length, by stage, and constants of growing size. Time should
 be linear in the text.
 """
 
@@ -12,6 +12,9 @@ from collections.abc import Callable
 from cvm.dialect.ir import verify
 from cvm.dialect.ir.module import Module
 from cvm.dialect.ir.program_printer import print_module
+from cvm.lowering.graph.simplify import simplify
+from cvm.lowering.passes import run_passes
+from cvm.lowering.pipeline import context_of
 from cvm.parser.build_module import build
 from cvm.parser.decode import decode
 from cvm.parser.format import format_text
@@ -61,11 +64,14 @@ def stages(text: str) -> dict[str, float]:
     tree = Reader(source).read()
     module, _ = build(tree, source, None)
     verified: Module = verify.verify(module)
+    function = verified.functions["main"]
+    context = context_of(verified, function)
     return {
         "syntax": seconds(lambda: Reader(source).read()),
         "build": seconds(lambda: build(tree, source, None)),
         "verify": seconds(lambda: verify.check(module)),
         "parse": seconds(lambda: parse(text)),
+        "simplify": seconds(lambda: run_passes((simplify,), function, context)),
         "print": seconds(lambda: print_module(verified)),
         "format": seconds(lambda: format_text(text)),
     }
@@ -77,7 +83,8 @@ def main(sizes: list[int]) -> None:
     print(
         f"{'operations':>10}  "
         + "".join(
-            f"{name:>16}" for name in ("syntax", "build", "verify", "parse", "print", "format")
+            f"{name:>16}"
+            for name in ("syntax", "build", "verify", "parse", "simplify", "print", "format")
         )
     )
     for size in sizes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvm.dialect.kernel_ir import expressions as ex
+from cvm.dialect.kernel_ir.scalar_references import fused_doubles
 from cvm.dialect.numpy.ufunc_table import UFUNCS, Ufunc
 from cvm.dialect.types.tensor_types import BY_DTYPE, F16, I1, I64
 
@@ -196,17 +197,7 @@ def fma(a: float, b: float, c: float) -> float:
         b: The other factor.
         c: The term that is added.
     """
-    from fractions import Fraction
-
-    if not all(map(math.isfinite, (a, b, c))):
-        return a * b + c
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        return a * b + c
-    try:
-        return exact.numerator / exact.denominator
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+    return fused_doubles(a, b, c)
 
 
 def prange(*bounds: int) -> range:

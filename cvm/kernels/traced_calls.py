@@ -208,7 +208,7 @@ class _Call:
         arrays: Mapping[str, Any],
         results: Mapping[str, TracedArray],
     ) -> Any:
-        """What the kernel returns, of the operation's results."""
+        """Return the kernel's own results among those of the operation."""
         match shape:
             case NumberType(element, weak):
                 found = results[name]

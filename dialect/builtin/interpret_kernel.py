@@ -1,8 +1,6 @@
 """Run kernels of the loop language one statement after the other, as they are defined."""
 
-import math
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -41,8 +39,6 @@ class Interpreter:
             case ex.Read(tensor, at):
                 places = [int(self._value(i, known)) for i in at]
                 return self.arrays[tensor][self._place(tensor, places)]
-            case ex.Apply("fma", (a, b, c)):
-                return fused(*(self._value(o, known) for o in (a, b, c)))
             case ex.Apply(function, operands):
                 return SCALARS[function].numpy(*(self._value(o, known) for o in operands))
             case ex.Cast(operand, element):
@@ -106,20 +102,3 @@ class Interpreter:
             if isinstance(jump, ir.Return):
                 return jump
         return None
-
-
-def fused(a: Any, b: Any, c: Any) -> Any:
-    """Compute a * b + c of floats of one type, rounded once."""
-    if not all(map(np.isfinite, (a, b, c))):
-        return a * b + c
-    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
-    if exact == 0:
-        return a * b + c
-    try:
-        wide = exact.numerator / exact.denominator
-    except OverflowError:
-        return a.dtype.type(np.inf if exact > 0 else -np.inf)
-    odd = int(np.float64(wide).view(np.int64)) & 1
-    if a.dtype.itemsize < 8 and not odd and Fraction(wide) != exact:  # round to odd, then again
-        wide = math.nextafter(wide, math.inf if exact > wide else -math.inf)
-    return a.dtype.type(wide)

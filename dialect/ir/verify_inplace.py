@@ -17,7 +17,7 @@ from .module import Module
 def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
     """The mistakes of the function's in-place operations."""
     diagnostics: list[Diagnostic] = []
-    storage: dict[Value, Value] = {}  # maps a view to the value whose elements it shows
+    storage: dict[Value, Value] = {}  # maps a view to the value that it is a view of, in the end
     destroyed: dict[Value, list[int]] = {}  # the numbers of the operations that destroy a value
     readers: list[
         tuple[Value, Value, Span, int]
@@ -25,9 +25,7 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
     owned = {r for o in function.operations if o.operator.name != "const" for r in o.results}
 
     def root(value: Value) -> Value:
-        while value in storage:
-            value = storage[value]
-        return value
+        return storage.get(value, value)
 
     for number, operation in enumerate(function.operations):
         operands = list(operation.operator.operands())
@@ -54,7 +52,7 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
                 diagnostics.append(Diagnostic(message, at, code))
             destroyed.setdefault(base, []).append(number)
         if operation.operator.view or operation.operator.rearranges:
-            storage.update((r, operands[0][1]) for r in operation.results if operands)
+            storage.update((r, root(operands[0][1])) for r in operation.results if operands)
     if not destroyed:
         return diagnostics
     spans = function.return_spans or (function.span,) * len(function.results)

@@ -15,7 +15,7 @@ import numpy as np
 from ..types.cast_arrays import converted
 from ..types.tensor_types import C64, C128, F32, F64, I1, I32, ElementType
 from .integer_lookup_tables import ROWS
-from .scalar_references import by_element, erfcx, precise
+from .scalar_references import by_element, erfcx, fused, precise
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ _row(
 )
 _row("neg", 1, NUMBERS, np.negative, "-")
 _row("abs", 1, REALS, np.abs, doc="INT_MIN stays; clears the sign of a float")
-_row("fma", 3, FLOATS, lambda a, b, c: a * b + c, doc="a * b + c, rounded once")
+_row("fma", 3, FLOATS, fused, doc="a * b + c, rounded once")
 
 # order; of floats, the second operand unless the comparison holds: max(a, b) = b unless a > b
 _row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), identity=_least)

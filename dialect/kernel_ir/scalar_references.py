@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,39 @@ def by_element(function: Callable[..., float]) -> Callable[..., np.ndarray]:
             return np.asarray(found, np.float64).astype(arrays[0].dtype)
 
     return numpy
+
+
+def fused(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> np.ndarray:
+    """a * b + c of floats of one type, rounded once."""
+    given = [np.asarray(x) for x in (a, b, c)]
+    x, y, z = (g.astype(np.float64) for g in given)
+    kind = given[0].dtype
+    with np.errstate(all="ignore"):
+        if kind.itemsize == 8:
+            return np.asarray(np.frompyfunc(fused_doubles, 3, 1)(x, y, z), np.float64)
+        product = x * y  # exact
+        total = np.asarray(product + z)
+        part = total - product
+        error = (product - (total - part)) + (z - part)
+        # rounded to odd, a sum is rounded once more as the exact one would be
+        even = np.isfinite(total) & (error != 0) & (total.view(np.int64) & 1 == 0)
+        odd = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+        return np.asarray(np.where(even, odd, total)).astype(kind)
+
+
+def fused_doubles(a: float, b: float, c: float) -> float:
+    """a * b + c, rounded once."""
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return a * b + c
+    if not math.isfinite(c):  # also where a * b alone would be infinite
+        return c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def erfcx(x: float) -> float:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cvm.dialect.kernel_ir.scalar_functions import SCALARS
 from cvm.jit.calls import fastcall
 
 import cvm
@@ -740,3 +741,25 @@ def test_a_function_whose_file_has_changed(tmp_path: Path) -> None:
         linecache.clearcache()
         with pytest.raises(cvm.Error, match="its source cannot be read"):
             cvm.kernel(space["f"])(1)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_folding_and_compiled_code_round_fused_products_once(kind: Any) -> None:
+    """The table of scalar functions, by which constants are folded, rounded them twice."""
+    random = np.random.default_rng(0)
+    bits = np.dtype(f"u{np.dtype(kind).itemsize}")
+    limit = np.iinfo(bits).max
+    with np.errstate(all="ignore"):
+        a, b, c = (random.integers(0, limit, 3000, bits, True).view(kind) for _ in range(3))
+        c[:2000] = -(a[:2000] * b[:2000])  # what is left are the digits that a rounding loses
+        folded = SCALARS["fma"].numpy(a, b, c)
+
+    @cvm.kernel
+    def fused(a: Any, b: Any, c: Any, y: Any) -> None:
+        for i in range(len(a)):
+            y[i] = cvm.fma(a[i], b[i], c[i])
+
+    fused(a, b, c, y := np.zeros_like(a))
+    numbers = ~np.isnan(y)
+    assert (np.isnan(folded) == ~numbers).all() and (y[:2000] != 0).sum() > 500
+    assert (y[numbers].view(bits) == folded[numbers].view(bits)).all()
