@@ -79,19 +79,31 @@ def tile(x: TracedArray, reps: Any) -> TracedArray:
 
 @implements(np.roll)
 def roll(x: TracedArray, shift: Any, axis: object = None) -> TracedArray:
-    """Rotate the elements along axes."""
+    """Rotate the elements along axes; shifts may be computed."""
     if axis is None:
         return xp.reshape(roll(xp.ravel(x), shift, 0), x.shape)
-    for count, a in zip(
-        *map(np.ravel, np.broadcast_arrays(np.asarray(shift), np.asarray(axis))), strict=True
-    ):
-        at = whole_axis(int(a), x.ndim)
+    shifts, axes = _listed(shift), _listed(axis)
+    for k, a in zip(*np.broadcast_arrays(range(len(shifts)), range(len(axes))), strict=True):
+        count, at = shifts[k], whole_axis(int(axes[a]), x.ndim)
         n = known_size(x, at)
-        if 0 < (cut := n - int(count) % n if n else 0) < n:
+        if isinstance(count, TracedArray):
+            if count.ndim or count.dtype.kind not in "iu":
+                fail_unknown(count, f"np.roll takes integers as shifts, got {count!r}")
+            if n:  # subscripts from 1 - n to n - 1, as NumPy counts from the end
+                turn = astype(count, "u8" if count.dtype == np.uint64 else "i8") % n
+                x = along_axis(x, at, -astype(turn, "i8") + np.arange(n))
+        elif 0 < (cut := n - int(count) % n if n else 0) < n:
             x = concatenate(
                 [along_axis(x, at, slice(cut, None)), along_axis(x, at, slice(None, cut))], at
             )
     return x
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return a number, or those of a sequence or of an array, as a list."""
+    if isinstance(given, TracedArray):
+        return [given[n] for n in range(known_size(given, 0))] if given.ndim == 1 else [given]
+    return [*given] if isinstance(given, (list, tuple)) else [*np.ravel(given)]
 
 
 @implements(np.pad)

@@ -83,6 +83,8 @@ class IndexUpdate:
             if name != "set":
                 new = ufunc_of_trace(UFUNCS[name].__name__, place.elements(x), new)
             return place.insert(x, _spread(new, place.shape))
+        if name != "set" and x.dtype.kind == "c":
+            return self._changed_complex(name, new)
         if (along := indexed_axes(x, self.key)) is not None:
             indices, axes = along
             kept = [n for a, n in enumerate(x.shape) if a not in axes]
@@ -92,6 +94,24 @@ class IndexUpdate:
         operands = flatten(x), flatten(_spread(new, places.shape)), [flatten(places)]
         found = apply("builtin.scatter", *operands, axes=(0,), scalar_op=COMBINED[name])
         return reshape(found, x.shape)
+
+    def _changed_complex(self, name: str, new: TracedArray) -> TracedArray:
+        """Combine values with complex elements: at one place of an axis by numbers, at several,
+        which may be equal, part by part.
+        """
+        x, given = self.x, self.key
+        key: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+        if not any(isinstance(part, (list, tuple)) or np.ndim(part) for part in key):
+            new = ufunc_of_trace(UFUNCS[name].__name__, subscript(x, key), new)
+            return self.changed("set", new)
+        if name != "add":
+            fail(
+                f"complex elements at arrays of indices take add and set, got {name}: where "
+                "the places differ, compute from x.at[key].get() and set the results"
+            )
+        parts = ((x.real, new.real), (x.imag, new.imag))
+        found = [IndexUpdate(part, self.key).changed(name, values) for part, values in parts]
+        return apply("theano.elemwise", *found, scalar_op="complex")
 
 
 def _spread(values: TracedArray, shape: tuple[Dim, ...]) -> TracedArray:

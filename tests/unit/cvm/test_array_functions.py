@@ -181,7 +181,8 @@ def test_histogram_of_known_edges() -> None:
 def test_every_function_is_tested() -> None:
     """Here, among the forms of calls, or in the list of expressions, which has all ufuncs."""
     lists = numpy_expressions.__file__, numpy_forms.__file__
-    files = (__file__, Path(__file__).with_name("test_numpy_call_forms.py"), *lists)
+    beside = ("test_numpy_call_forms.py", "test_linear_algebra.py")
+    files = (__file__, *map(Path(__file__).with_name, beside), *lists)
     text = "".join(Path(file).read_text("utf-8") for file in files)
     assert not [
         n for n in NUMPYS if f".{n}" not in text and not isinstance(getattr(np, n, None), np.ufunc)

@@ -85,7 +85,7 @@ def test_what_was_needed_once_may_be_given() -> None:
         (lambda x, n: x if n > 2 else -x, "n"),
         (lambda x, n: x[: n // 2], "n"),
         (lambda x, n: np.split(x, n), "n"),
-        (lambda x, n: np.roll(x, n), "n"),
+        (lambda x, n: np.repeat(x, n), "n"),
     ],
 )
 def test_the_error_names_what_to_make_static(function: Any, name: str) -> None:
