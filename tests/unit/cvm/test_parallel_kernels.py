@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from cvm.dialect.kernel_ir.kernel_printer import plan_text
+from cvm.terminal.read_program import read_kernels
 
 import cvm
 
@@ -245,3 +247,17 @@ def test_loops_that_are_not_parallel_are_refused(function) -> None:
     with pytest.raises(cvm.TraceError, match=REFUSED[function]) as caught:
         cvm.kernel(function)(np.zeros(10))
     assert caught.value.diagnostics[0].file == __file__
+
+
+def test_texts_of_parallel_loops_parse_back() -> None:
+    x, k = rng.random(1500), rng.integers(1, 9, 1500)
+    for kernel, arguments in (
+        (smooth, (x, x * 0)),
+        (reduced, (x, k)),
+        (rows, (k.reshape(3, 500), np.zeros(3, np.int64))),
+        (added, (x, 1.0)),
+        (checked, (k, k * 0)),
+    ):
+        kernel(*arguments)
+        text = kernel.lower("loops")
+        assert plan_text(read_kernels(text, "parallel.loops")) == text
