@@ -744,3 +744,41 @@ def test_a_product_of_one_row_is_computed_in_vectors(op: str) -> None:
     assert re.search(r"vector (4|8|16|32)\b", f.lower("schedule"))
     x = np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32)
     np.testing.assert_allclose(f(x), x @ weights, atol=1e-5)
+
+
+COLUMNS = np.arange(1, 10, dtype=np.float32).reshape(1, 3, 3)  # of 3 blocks of 3 elements
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size", "expected"),
+    [
+        ({}, 5, [1, 6, 15, 14, 9]),
+        ({"pads": [1, 1]}, 3, [6, 15, 14]),
+        ({"strides": [2]}, 7, [1, 4, 9, 5, 11, 6, 9]),
+        ({"dilations": [2]}, 7, [1, 2, 7, 5, 13, 8, 9]),
+    ],
+)
+def test_blocks_are_added_where_they_overlap(
+    attributes: dict[str, list[int]], size: int, expected: list[int]
+) -> None:
+    found = cvm.compile(cvm.from_onnx(col2im(COLUMNS.shape, size, **attributes)))(COLUMNS)
+    np.testing.assert_array_equal(found, np.array([[expected]], np.float32))
+
+
+def test_columns_that_do_not_fit_are_refused() -> None:
+    for shape, size, message in (
+        ((1, 4, 3), 5, r"columns of shape \(1, 4, 3\), expected \(N, C \* 3, 3\)"),
+        ((1, 3, 3), 6, r"columns of shape \(1, 3, 3\), expected \(N, C \* 3, 4\)"),
+        ((1, 3, 3), 2, "blocks of 3 elements in 2"),
+    ):
+        with pytest.raises(cvm.ParseError, match=f"Col2Im.*{message}"):
+            cvm.from_onnx(col2im(shape, size))
+
+
+def col2im(shape: tuple[int, ...], size: int, **attributes: list[int]) -> bytes:
+    node = helper.make_node("Col2Im", ["x", "size", "block"], ["y"], **attributes)
+    x, y = (helper.make_tensor_value_info(n, 1, s) for n, s in (("x", shape), ("y", [1, 1, size])))
+    sizes = [numpy_helper.from_array(np.array([n]), k) for n, k in ((size, "size"), (3, "block"))]
+    graph = helper.make_graph([node], "g", [x], [y], sizes)
+    sets = [helper.make_opsetid("", 18)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString()

@@ -281,9 +281,15 @@ def test_the_program_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "(3, 4)\n"
 
 
+def test_columns_are_folded() -> None:
+    fold, x = nn.Fold((8, 7), 3, padding=1, stride=2), torch.randn(2, 18, 16)
+    found = cvm.compile(cvm.from_torch(fold, (x,)))(x.numpy())
+    np.testing.assert_allclose(found, fold(x).numpy(), rtol=1e-6, atol=1e-6)
+
+
 def test_what_is_not_imported_is_named() -> None:
-    with pytest.raises(cvm.ParseError, match=r"<torch>:1:1: .*\n.*1 x Col2Im"):
-        cvm.from_torch(nn.Fold((4, 4), 3), (torch.ones(1, 9, 4),))
+    with pytest.raises(cvm.ParseError, match=r"<torch>:1:1: .*\n.*1 x Det"):
+        cvm.from_torch(Lambda(torch.linalg.det), (torch.ones(1, 3, 3),))
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

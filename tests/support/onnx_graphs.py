@@ -373,6 +373,25 @@ def depth(d: Draw, op: str) -> Node:
     return Node([d.array(shape, d.pick(types(d, op, ALL)))], attributes)
 
 
+@makes("Col2Im")
+def columns(d: Draw, op: str) -> Node:
+    d.opset = max(d.opset, 18)
+    rank = d.int(1, 3)
+    kernel, strides, dilations = d.ints(1, 3, rank), d.ints(1, 3, rank), d.ints(1, 2, rank)
+    before, after, counts = d.ints(0, 2, rank), d.ints(0, 2, rank), d.ints(1, 4, rank)
+    sizes = [
+        max(1, (c - 1) * s + t * (k - 1) + 1 - p - q)
+        for c, s, t, k, p, q in zip(counts, strides, dilations, kernel, before, after, strict=True)
+    ]
+    counts = [
+        (n + p + q - t * (k - 1) - 1) // s + 1
+        for n, s, t, k, p, q in zip(sizes, strides, dilations, kernel, before, after, strict=True)
+    ]
+    x = d.array((d.int(1, 3), d.int(1, 2) * int(np.prod(kernel)), int(np.prod(counts))), "f4")
+    attributes = {"strides": strides, "dilations": dilations, "pads": [*before, *after]}
+    return Node([x, np.array(sizes), np.array(kernel)], attributes, [1, 2])
+
+
 @makes("EyeLike")
 def eye(d: Draw, op: str) -> Node:
     x = d.array(d.ints(1, 6, 2), d.pick(types(d, op, ALL)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.builder import Node
 from cvm.dialect.types.sizes import product
+from cvm.importers.exactness import Exactness
 from cvm.importers.graph.elementwise import number
 from cvm.importers.graph.indexing import (
     coordinates,
@@ -19,7 +21,8 @@ from cvm.importers.graph.indexing import (
     scattered,
 )
 from cvm.importers.graph.movement import filled, reshaped
-from cvm.importers.graph.rules import Array, Known, real_axes, static
+from cvm.importers.graph.reductions import total
+from cvm.importers.graph.rules import Array, Ints, Known, known_size, numbers, real_axes, static
 
 from .elements import I64
 from .exactness import ORDERED
@@ -149,3 +152,46 @@ def max_unpool(at: At, x: Node, indices: Node, shape: Array | None = None) -> Kn
     y = at.apply("cvm.reshape", y, target_shape=inferred)
     more = tuple(m - n for n, m in zip(inferred, whole, strict=True))
     return at.apply("builtin.pad", y, before=(0,) * x.rank, after=more) if any(more) else y
+
+
+@rule("Col2Im")
+def col2im(at: At, x: Node, image: Ints, block: Ints) -> Known:
+    """Each element of the image is the sum of the elements of blocks that lie on it."""
+    sizes, kernel = ([known_size(n, "an image") for n in given] for given in (image, block))
+    rank = len(sizes)
+    strides, dilations = (list(at[n] or [1] * rank) for n in ("strides", "dilations"))
+    pads = list(at["pads"] or [0] * 2 * rank)
+    given = (*sizes, *kernel, *strides, *dilations)
+    if not len(kernel) == len(strides) == len(dilations) == len(pads) / 2 == rank > 0:
+        raise ValueError(f"sizes {sizes}, blocks {kernel}, strides, dilations and pads differ")
+    if min(given) < 1 or min(pads) < 0:
+        raise ValueError(f"sizes {sizes} in blocks {kernel} of strides {strides}, pads {pads}")
+    places, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64)
+    axes = zip(sizes, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
+    for n, k, stride, dilation, before, after in axes:
+        count = (n + before + after - dilation * (k - 1) - 1) // stride + 1
+        if count < 1:
+            raise ValueError(f"blocks of {k} elements in {n}, strides {strides}, pads {pads}")
+        numbers(places.size * k * count)
+        at_axis = np.arange(k)[:, None] * dilation + np.arange(count) * stride - before
+        spread = np.ones((k, count), np.int64)
+        inside = np.kron(inside, spread) * np.tile((at_axis >= 0) & (at_axis < n), inside.shape)
+        places = np.kron(places * n, spread) + np.tile(at_axis, places.shape)
+    rows, columns = places.shape
+    channels, count = static(x, "columns", (1, 2)) if x.rank == 3 else (-1, 0)
+    if channels % rows or count != columns:
+        raise ValueError(f"columns of shape {x.shape}, expected (N, C * {rows}, {columns})")
+    if rank != 2 and max(dilations) > 1:
+        at.rule_exactness = Exactness(bound="unlike onnxruntime, which misplaces dilated blocks")
+    sources = np.flatnonzero(inside)
+    sources = sources[np.argsort(places.reshape(-1)[sources], kind="stable")]
+    on = places.reshape(-1)[sources]
+    order = np.arange(on.size) - np.searchsorted(on, on)
+    depth = int(order.max(initial=0)) + 1
+    numbers(prod(sizes) * depth)
+    table = np.full((prod(sizes), depth), rows * columns)  # the zero after the elements
+    table[on, order] = sources
+    flat = reshaped(at, x, (x.shape[0], channels // rows, rows * columns))
+    flat = at.apply("builtin.pad", flat, before=(0, 0, 0), after=(0, 0, 1))
+    parts = at.apply("builtin.gather", flat, table, axes=(2,), mode="clip")
+    return at.apply("builtin.reshape", total(parts, (3,)), split=((-1,), (-1,), tuple(sizes)))
