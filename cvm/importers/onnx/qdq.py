@@ -45,7 +45,6 @@ CHOOSING = {
     "Unsqueeze",
 }
 LARGE = 1e36  # scales below, times the numbers of a byte, are finite in f32
-REPLACED = {*FUSED, *CHOOSING, "DequantizeLinear"}
 
 
 def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
@@ -87,14 +86,19 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
             return node  # which onnxruntime leaves as it is
         return quantised(node, op, dequantizers, values, opset) or node
 
-    nodes = [fused(node) for node in graph.node]
+    in_place = [(node, fused(node)) for node in graph.node]
+    nodes = [new for _, new in in_place]
+    replaced = {
+        n for old, new in in_place if new is not old for n in producers[old.input[0]].output
+    }
     read = {v.name for v in graph.output}
     read.update(
         n for node in nodes for a in node.attribute for g in [a.g, *a.graphs] for n in reads(g)
     )
     kept: list[Any] = []
     for node in reversed(nodes):  # what is fused is not computed by itself, too
-        if node.op_type in REPLACED and node.output and not read.intersection(node.output):
+        is_replaced = node.op_type == "DequantizeLinear" or not replaced.isdisjoint(node.output)
+        if is_replaced and node.output and not read.intersection(node.output):
             continue
         read.update(node.input)
         kept.append(node)
