@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from cvm.dialect.kernel_ir.kernel_printer import plan_text
-from cvm.terminal.read_program import read_kernels
 
 import cvm
+from cvm.terminal.read_program import read_kernels
 
 rng = np.random.default_rng(1)
 
