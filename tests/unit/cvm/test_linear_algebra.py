@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from available_targets import WIDTHS
 
 import cvm
 
@@ -69,7 +70,7 @@ def test_residuals_are_small_and_bits_are_equal() -> None:
     x = f(a, b)
     scale = np.abs(a).sum(1).max() * np.abs(x).max() + np.abs(b).max()
     assert np.abs(a @ x - b).max() <= 40 * np.finfo(np.float64).eps * scale
-    for how in ({"target": "reference"}, {"cpu": "x86-64-v2"}, {"cpu": "x86-64-v3"}):
+    for how in ({"target": "reference"}, *({"cpu": cpu} for cpu in WIDTHS)):
         assert cvm.compile(lambda a, b: np.linalg.solve(a, b), **how)(a, b).tobytes() == x.tobytes()
 
 
