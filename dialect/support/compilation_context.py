@@ -6,7 +6,7 @@ while it grows would nearly double the time, so Python's garbage collector pause
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from time import monotonic
 from types import TracebackType
@@ -23,7 +23,7 @@ gc_paused = ScopedSetting(
 
 
 @contextmanager
-def compiling() -> Iterator[None]:
+def compiling() -> Generator[None]:
     """Pause garbage collection, fold constants in the default floating-point environment, and limit
     the time.
     """

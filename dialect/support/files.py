@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -97,7 +97,7 @@ def _replaced(path: str, status: os.stat_result, pieces: list[memoryview]) -> bo
 
 
 @contextmanager
-def _replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
+def _replacing(path: str, mode: int = 0o666) -> Generator[BinaryIO]:
     """A new file beside a path, which takes its place at the end; nothing is left of it where the
     body fails.
     """

@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -29,7 +29,7 @@ def held_at_fork(lock: Any, inner: bool = False) -> Any:
 
 
 @contextmanager
-def no_fork() -> Iterator[None]:
+def no_fork() -> Generator[None]:
     """Other threads wait with a fork until this one has left."""
     entry = object()
     try:

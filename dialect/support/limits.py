@@ -3,7 +3,7 @@ that name a limit.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -67,7 +67,7 @@ def limits_of(text: str) -> dict[str, float]:
     return limits
 
 
-def _checked(name: str, value: float) -> float:
+def _checked(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"the limit {name} is a positive number, got {value!r}")
     return value if name == "compile_seconds" or value == inf else int(value)
@@ -79,7 +79,7 @@ def limited(**changes: float | None) -> AbstractContextManager[Limits]:
 
 
 @contextmanager
-def _limited(changes: dict[str, object]) -> Iterator[Limits]:
+def _limited(changes: dict[str, object]) -> Generator[Limits]:
     outer = LIMITS.get()
     limits = replace(outer, **changes)
     try:

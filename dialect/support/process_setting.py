@@ -7,7 +7,7 @@ twice is leaving once.
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
@@ -25,7 +25,7 @@ class ScopedSetting:
             os.register_at_fork(after_in_child=self._forked)
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
+    def __call__(self) -> Generator[None]:
         entry = object()
         try:
             with self._lock:

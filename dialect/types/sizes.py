@@ -22,7 +22,7 @@ class Undecided(Exception):
 
 
 _fresh = itertools.count()
-_Atom: TypeAlias = tuple
+_Atom: TypeAlias = tuple[Any, ...]
 
 
 def _of_sizes(operation: Callable[[Size, Dim], Dim]) -> Callable[[Size, Dim], Dim]:

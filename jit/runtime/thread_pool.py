@@ -133,10 +133,14 @@ def set_num_threads(n: int) -> None:
         Error: The number is out of range.
     """
     global _wanted
+    _wanted = _checked(n)
+    _resize()
+
+
+def _checked(n: object) -> int:
     if isinstance(n, bool) or not isinstance(n, SupportsIndex) or not 1 <= index(n) <= MOST:
         raise Error(f"the number of threads is from 1 to {MOST}, got {n!r}")
-    _wanted = index(n)
-    _resize()
+    return index(n)
 
 
 def _resize() -> None:

@@ -8,6 +8,7 @@ stays.
 """
 
 from dataclasses import replace
+from typing import TypeVar
 
 from ...dialect.kernel_ir.expressions import Apply, Const, Expr, Index, Tensor
 from ...dialect.kernel_ir.loops import Kernel, redirect
@@ -16,6 +17,8 @@ from ..analysis.accesses import accesses
 from ..contraction.match_contraction import match_contraction
 from ..contraction.split_groups import split_groups
 from ..passes import gpu_pass
+
+T = TypeVar("T")
 
 
 @gpu_pass
@@ -76,7 +79,8 @@ def _extents(e: Expr, size: Dim) -> tuple[int, int] | None:
             isinstance(size, int) and count * each == size
         ):
             return count, each
-    return None
+        case _:
+            return None
 
 
 def _pair(e: Expr) -> tuple[Index, Index] | None:
@@ -86,8 +90,9 @@ def _pair(e: Expr) -> tuple[Index, Index] | None:
             "add", (Apply("mul", (Index() as g, Const(n)), _), Index(extent=int(each)) as c), _
         ) if each == n:
             return g, c
-    return None
+        case _:
+            return None
 
 
-def _cut(items: tuple, axis: int, *parts: object) -> tuple:
+def _cut(items: tuple[T, ...], axis: int, *parts: T) -> tuple[T, ...]:
     return (*items[:axis], *parts, *items[axis + 1 :])

@@ -305,7 +305,8 @@ def product_of(loop: For) -> Product:
             assert isinstance(a, ex.Read) and isinstance(b, ex.Read) and loop.end.value == WORDS  # type: ignore[attr-defined]
             parts = [(r.tensor, r.indices[0], _first(r.indices[1])) for r in (a, b)]
             return Product(function, sums, (u, v), parts[0], parts[1])
-    raise LookupError("a matrix loop of another form")
+        case _:
+            raise LookupError("a matrix loop of another form")
 
 
 def _first(place: ex.Expr) -> ex.Expr:

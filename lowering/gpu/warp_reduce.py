@@ -162,7 +162,8 @@ class _Team:
                     raise _Unfit
                 case ir.For() if s.kind != "serial":
                     raise _Unfit
-            return None
+                case _:
+                    return None
 
         return ir.rewrite_block(block, change)
 
@@ -192,7 +193,8 @@ class _Team:
                 condition, {*self.apart}
             ):
                 return (ir.If(condition, self.statements(then), self.statements(otherwise)),)
-        raise _Unfit
+            case _:
+                raise _Unfit
 
     def within(self, s: ir.For) -> ir.For:
         """A serial loop inside of the thread loop, so that bounds are computed once per thread."""
@@ -203,7 +205,8 @@ class _Team:
                 return replace(every, body=(ir.If(condition, (replace(s, body=body),)),))
             case (ir.For(kind="thread") as every,):
                 return replace(every, body=(replace(s, body=every.body),))
-        return s
+            case _:
+                return s
 
     def halved(self, tensor: Tensor, index: Index, value: Expr) -> ir.Block:
         """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread combines with the one at

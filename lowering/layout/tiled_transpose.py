@@ -77,7 +77,8 @@ def tiled_transpose(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
         case (ir.For() as loop,) if tiles := _tiles(loop, alone=True):
             return kernel.with_body(tiles)
-    return kernel.with_body(ir.rewrite_block(kernel.body, _tiles))
+        case _:
+            return kernel.with_body(ir.rewrite_block(kernel.body, _tiles))
 
 
 def _tiles(s: ir.Statement, alone: bool = False) -> ir.Block | None:

@@ -36,7 +36,8 @@ def in_f32(e: Expr, parts: tuple[Expr, ...]) -> Expr:
             return converted(apply(function, *map(_widened, parts)), type)
         case Reduce(function, axes, _) if parts[0].type is BF16:
             return converted(Reduce(function, axes, _widened(parts[0])), BF16)
-    return over(e, parts)
+        case _:
+            return over(e, parts)
 
 
 def _widened(x: Expr) -> Expr:

@@ -8,7 +8,7 @@ overflows early.
 from typing import NamedTuple
 
 from ...dialect.kernel_ir.expressions import Expr, constant, maximum, minimum
-from ...dialect.types.tensor_types import F32, F64
+from ...dialect.types.tensor_types import F32, F64, ElementType
 from . import primitives as fp
 from .double_word import ordered_sum
 
@@ -36,7 +36,7 @@ EXP2 = {
     ),
 }  # fmt: skip
 # (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 2^-26.1 and 2^-55.5 of e^r - 1
-EXPM1 = {
+EXPM1: dict[ElementType, tuple[float, ...]] = {
     F32: (0.49999997, 0.16666545, 0.041667465, 0.008366411, 0.0013868003),
     F64: (
         0.5000000000000006, 0.16666666666666619, 0.04166666666657365, 0.00833333333337096,

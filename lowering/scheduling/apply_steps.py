@@ -50,7 +50,7 @@ def apply_to_plan(plan: Plan, step: Step, name: str | None = None) -> Plan:
             names.add(value)
         elif isinstance(value, tuple):
             names.update(map(str, value))
-    kernels = [k for k in plan.kernels if isinstance(k, Kernel) and name in (None, k.name)]
+    kernels = [k for k in plan.kernels if name in (None, k.name)]
     fitting = [k for k in kernels if names <= loops_by_name(k).keys()] or kernels
     if len(fitting) != 1:
         listed = ", ".join(f"@{k.name}" for k in fitting) or "none"

@@ -119,7 +119,9 @@ def update_of(s: ir.Statement, reassociate: bool) -> str | None:
             same = [*map(key, at)] == [*map(key, where)]
             if (exact or reassociate) and same and all(n.tensor is not tensor for n in others):
                 return function
-    return None
+            return None
+        case _:
+            return None
 
 
 def _instances(nest: Nest, a: Access, b: Access, outermost: ir.For) -> tuple[Instance, Instance]:

@@ -154,6 +154,8 @@ def _full_tiles(kernel: ir.Kernel, s: ir.For, loop: str) -> ir.Kernel:
                     cut = _at_least(s.start, affine(total.expression() // by))
                     main = ir.replace(s, stop=cut, body=_with_ends(s.body, inner.end, by))
                     return put(kernel, s, (main, part_of(s, cut, s.end)))
+            case _:
+                continue
     raise Refused(
         f"peel: no loop inside {loop} ends earlier in the last of its iterations: "
         "say how many, by first or last"

@@ -102,7 +102,8 @@ class _Cycles:
                 return operations(value)
             case ir.Store(tensor, where, value):
                 return self.store(tensor, where, value, at, around)
-        return 0
+            case _:
+                return 0
 
     def store(
         self,

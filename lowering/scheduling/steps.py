@@ -118,8 +118,8 @@ def _read(what: str, type: object, value: object) -> Value:
         return int(text)
     if type is str and isinstance(value, str) and NAME.fullmatch(text):
         return text
-    kind = {bool: "true or false", int: "a whole number"}.get(type, "a name")
-    raise Refused(f"{what}: expected {kind}, got {value!r}")
+    kinds: dict[object, str] = {bool: "true or false", int: "a whole number"}
+    raise Refused(f"{what}: expected {kinds.get(type, 'a name')}, got {value!r}")
 
 
 def _text(value: Value) -> str:

@@ -366,7 +366,8 @@ def _copy_at_start(kernel: Kernel) -> tuple[Tensor, Tensor] | None:
                 return None
             read, stored = accesses(kernel.body[1:])
             return None if x in read or x in stored else (y, x)
-    return None
+        case _:
+            return None
 
 
 def overwriting(kernels: Sequence[Kernel], own: Collection[Tensor]) -> list[Kernel]:
