@@ -17,7 +17,7 @@ from cvm.dialect.types.sizes import Dim, Size, same_size
 from cvm.dialect.types.tensor_types import F16, F32, I64
 from cvm.importers.graph.contractions import contract, matmul
 from cvm.importers.graph.elementwise import combine, gelu, number, where
-from cvm.importers.graph.movement import joined, part, reshaped
+from cvm.importers.graph.movement import counted_from, joined, part, reshaped
 from cvm.importers.graph.reductions import mean, softmax_along
 from cvm.importers.graph.rules import Array, Known, Unsupported, known_size
 
@@ -173,7 +173,7 @@ def rotary_embedding(at: At, x: Node, positions: Node, cosines: Node, sines: Nod
     at_positions = positions
     if positions.rank == 1 or positions.shape == (1,):  # the first position of each row
         first = positions.dimshuffle(["x", 0] if positions.rank else ["x", "x"])
-        at_positions = first + counted(at, split, 2).with_ones((0,))
+        at_positions = first + counted_from(at, 0, split.shape[2]).with_ones((0,))
     y = rotated(at, split, at_positions, cosines, sines, bool(at["interleaved"]))
     return y if x.rank == 4 else in_rows(at, y)
 
@@ -223,11 +223,6 @@ def in_rows(at: At, y: Node) -> Node:
     b, n, s, h = y.shape
     width = known_size(n, "heads") * known_size(h, "a head")
     return reshaped(at, y.dimshuffle((0, 2, 1, 3)), (b, s, width))
-
-
-def counted(at: At, x: Node, axis: int) -> Node:
-    """The numbers 0, 1, ... along an axis of a value."""
-    return at.apply("builtin.iota_like", at.like((x.shape[axis],)), axis=0)
 
 
 def attention(
@@ -290,8 +285,8 @@ def multi_head_attention(
         added = masked if added is None else combine("add", added, masked)
     kept = None
     if at["unidirectional"]:
-        first = counted(at, k, 2).with_ones((0,))
-        last = counted(at, q, 2).with_ones((1,))
+        first = counted_from(at, 0, k.shape[2]).with_ones((0,))
+        last = counted_from(at, 0, q.shape[2]).with_ones((1,))
         past = 0 if past_key is None else past_key.shape[2]
         kept = first.scalar("le", last + at.node(np.array(past, object)))
     y = attention(at, q, k, v, scale_of(at, q), added, kept)
@@ -301,7 +296,7 @@ def multi_head_attention(
 def masked_keys(at: At, padding: Node, k: Node, filter_: float) -> Node:
     """The addend of scores (b 1 s t): the filter where keys are padding."""
     if padding.rank == 1:
-        keys = counted(at, k, 2).with_ones((0,))
+        keys = counted_from(at, 0, k.shape[2]).with_ones((0,))
         kept = keys.scalar("lt", padding.cast(I64).with_ones((1,)))
         return where(kept, number(k, 0.0), filter_).with_ones((1, 2))
     kept = padding.scalar("neq", 0)
@@ -343,7 +338,7 @@ def group_query_attention(
         ends = (0, heads * h, (heads + groups) * h, width)
         query, key, value = (part(at, query, 2, ends[n], ends[n + 1]) for n in range(3))
     q, k, v = in_heads(at, query, heads), in_heads(at, key, groups), in_heads(at, value, groups)
-    count = counted(at, q, 2)
+    count = counted_from(at, 0, q.shape[2])
     # keys of each row of the batch (b 1), those before the new ones, and the places of queries
     keys = reshaped(at, last_keys.cast(I64), (q.shape[0],)).with_ones((1,)) + 1
     before = keys - at.node(np.array(q.shape[2], object))
@@ -361,7 +356,7 @@ def group_query_attention(
         k, v = (
             present(at, past, new, before, total) for past, new in ((past_key, k), (past_value, v))
         )
-    at_key = at.apply("builtin.iota_like", at.like((k.shape[2],)), axis=0).with_ones((0, 1))
+    at_key = counted_from(at, 0, k.shape[2]).with_ones((0, 1))
     at_query = places.with_ones((2,))
     kept = at_key.scalar("le", at_query)
     if (window := given(at, "local_window_size", -1)) > 0:
@@ -388,7 +383,7 @@ def present(at: At, past: Node, new: Node, before: Node, total: Dim) -> Node:
     ones, and zeros.
     """
     whole = new if same_size(past.shape[2], 0) else joined(at, [past, new], 2)
-    places = at.apply("builtin.iota_like", at.like((total,)), axis=0).with_ones((0,))  # 1 t
+    places = counted_from(at, 0, total).with_ones((0,))  # 1 t
     start = at.node(np.array(past.shape[2], object))
     from_past = places.scalar("lt", before)
     index = where(from_past, places, places - before + start)
