@@ -31,6 +31,7 @@ from .loops import (
     Steps,
     Store,
     While,
+    may_jump,
 )
 from .scalar_functions import SCALARS
 
@@ -304,7 +305,7 @@ def kernel_text(
         )
     if kernel.aliasing:
         head.append("aliasing")
-    if kernel.scheduled:
+    if kernel.scheduled or may_jump(kernel.body):  # as it is read
         head.append("scheduled")
     return "\n".join([" ".join([*head, "{"]), *block_lines(kernel.body, names, 1), "}"]) + "\n"
 
