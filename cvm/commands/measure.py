@@ -29,9 +29,9 @@ from cvm.lowering.processor import Processor, compiling_for
 from cvm.terminal.display import columns, duration, timed
 from cvm.terminal.usage import Usage
 
-# contractions of common networks: the sizes of an operand and of weights, and what is done
 PADDED = "cvm.conv2d %x, %w {padding = [1, 1]}"
 HALVING = "cvm.conv2d %x, %w {padding = [1, 1], stride = [2, 2]}"
+# contractions of common networks: the sizes of an operand and of weights, and the operation
 CONTRACTIONS = {
     "dense, 1 row": ((1, 1024), (1024, 1024), "cvm.dense %x, %w"),
     "dense, 16 rows": ((16, 768), (768, 768), "cvm.dense %x, %w"),
@@ -92,7 +92,8 @@ def measure() -> Iterator[str]:
             found += _timed_strategies(f"{name} of {kind}", _module(kind, name), here)
             advance(1)
     factors = fitted(found)
-    keep(Costs(here.fma_bytes, here.wake_operations, factors))
+    costs = Costs(here.fma_bytes, here.wake_operations, factors)
+    keep(costs)
     rows = [("contraction", "by tables", "", "measured", "", "ratio")]
     for t in found:
         old, new = t.choice({}), t.choice(factors)
@@ -100,7 +101,7 @@ def measure() -> Iterator[str]:
         ratio = f"{seconds[0] / seconds[1]:.2f}"
         rows.append((t.name, old, duration(seconds[0]), new, duration(seconds[1]), ratio))
     yield from columns(rows, "<<><>>")
-    yield from described(Costs(here.fma_bytes, here.wake_operations, factors))
+    yield from described(costs)
 
 
 def described(costs: Costs) -> Iterator[str]:
